@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Header fields as borrowed slices, in the order received, names as spelled.
+ */
+#ifndef SAMEKEY_NET_HEADER_H
+#define SAMEKEY_NET_HEADER_H
+
+#include "base/slice.h"
+
+struct header {
+    struct slice name, value; /* the value without white space at its ends */
+};
+
+struct headers {
+    struct header *list;
+    size_t count;
+};
+
+/* The first field of that name (compared without case), or the empty slice with *found false (may be NULL). */
+struct slice headers_get(const struct headers *h, const char *name, bool *found);
+/* How many fields have that name. */
+size_t headers_count(const struct headers *h, const char *name);
+/* Whether a comma-separated list field (Connection, Transfer-Encoding) holds the token, without case. */
+bool headers_has_token(const struct headers *h, const char *name, const char *token);
+
+#endif
