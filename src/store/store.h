@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The store of receipts: its contract. A store is a batch machine: it takes operations, runs a batch of them as
+ * one durable transaction, and answers all. Who queues them, and on which thread, is store/worker.h; the
+ * simulator calls store_batch() itself.
+ *
+ * Every store keeps these guarantees, and test/unit/store/conformance.c holds each of them to it:
+ *  (1) What store_batch() answered STATUS_OK is on disk.
+ *  (2) Two claims of one operation digest, or of one call digest: exactly one is `done`; the other gets the
+ *      winner's rows in the same round trip.
+ *  (3) The rows a loser gets hold the fingerprint, so that a mismatch can be told before "in progress".
+ *  (4) A write by an owner without the current fencing number changes nothing and says STATUS_CONFLICT.
+ *  (5) An ended receipt never changes its meaning; bytes come back as they went in.
+ *  (6) Ends of leases and lives are judged by the store's clock (rows.now_ms).
+ *  (7) A commit whose answer was lost is looked up on a new connection before anything else is decided.
+ *  (8) Purging removes only ended rows past their life, in bounded batches; a tombstone outlives the body.
+ *
+ * Keys: `identity` maps a 16-byte digest (of a callId, or of an operation) to a row, under one unique index. An
+ * operation's identity is the key's one owner slot: it names the call that holds it. A holder in RECEIVED,
+ * PROCESSING, UNKNOWN or SUCCESS keeps the slot; a FAILED one keeps it until somebody takes it by
+ * compare-and-set (STORE_TAKE).
+ */
+#ifndef SAMEKEY_STORE_STORE_H
+#define SAMEKEY_STORE_STORE_H
+
+#include "base/list.h"
+#include "core/receipt.h"
+
+enum store_kind {
+    /* Inserts `row` if neither its callId nor its operation (where has_key) is known: `done`. Otherwise writes
+     * nothing and gives the rows: `call` of this callId, `holder` of the operation. With `want_suspect`, a
+     * claim whose both identities are new also looks for an unresolved call (RECEIVED, PROCESSING, UNKNOWN) with
+     * the same tenant, scope and fingerprint; with `block_suspect` it then does not insert. A row whose callId
+     * was made by the store's covers_since bound (id_time_ms < covers_since, id_time_ms != 0) is not
+     * inserted either; the caller sees it in rows.covers_since_ms. The row's state, owner, fence (1), lease,
+     * attempt_count and first_attempt are taken as given; created, updated and window are the store's now. */
+    STORE_CLAIM,
+    /* Compare-and-set into PROCESSING, for a repeat of a call (FAILED not final, UNKNOWN) and for a new call on
+     * a key whose holder FAILED. Expected: the call's row and fence (expect_call_id 0: no row yet, insert `row`),
+     * and the slot's holder and its fence (expect_holder_id 0: no holder). All as expected: the call's row gets
+     * state PROCESSING, fence + 1, owner, lease_end, the slot; `done`, and rows.call is the row as it stands now.
+     * Otherwise nothing is written, and the rows are given. */
+    STORE_TAKE,
+    /* Binds a call to another call's effect: holder expect_holder_id must be in SUCCESS. Inserts `row` (or changes
+     * the call's own FAILED-not-final row expect_call_id/expect_call_fence) with state SUCCESS, final,
+     * REASON_SHARED, original = the holder (or the holder's own original), and the holder's lives. `done` and
+     * rows.call has the result. Otherwise nothing is written and the rows are given. */
+    STORE_ATTACH,
+    /* The owner (id, fence) writes down that attempt number `attempt_count` begins, its attempts so far, maybe_ran,
+     * first_attempt_ms if it was 0, and a new lease end. STATUS_CONFLICT: not the owner any more. */
+    STORE_ATTEMPT,
+    /* The owner (id, fence) moves its lease end. STATUS_CONFLICT as above. */
+    STORE_RENEW,
+    /* Writes an ending, or any state, from `from_states` (bit mask 1 << state): by the owner (fence must match), or by
+     * an outsider (any_fence: raises the fence). state, final, reason, attempts, maybe_ran, result, lives come
+     * from `row`; on UNKNOWN with `make_task` a compensation task in the same commit. result_status 0: the stored
+     * result stays as it is. Wakes the watchers of the row. With `answer_only` the result is given to watchers and
+     * not stored. STATUS_CONFLICT: nothing was written, rows.call tells what stands. */
+    STORE_END,
+    /* The fence of CONTRACT section 4 by call digest: no row, RECEIVED or FAILED not final -> FAILED, final,
+     * REASON_FENCED: `done`. Anything else is left as it is. rows.call (and holder) tell what stands. */
+    STORE_FENCE,
+    /* Reads by call digest: rows.call, and rows.holder where the call has a key. Never waits behind writes. */
+    STORE_LOOKUP,
+    /* Reads by row id (rows.call, rows.holder). */
+    STORE_READ,
+    /* Waits until row `id` is not running any more and then gives its rows (an ended row at once). Only through
+     * store/worker.h. Ended early by worker_cancel(): STATUS_NOT_FOUND. */
+    STORE_WATCH,
+    /* Makes rows whose lease ran out UNKNOWN (fence raised, maybe_ran set, a compensation task each), at most `limit`;
+     * `expired` gets their ids. On a store with one owning process: the rows of earlier processes, at once. */
+    STORE_EXPIRE,
+    /* One bounded step of purging: bodies past result_expires, FAILED not final past key_expires -> final
+     * REASON_ABANDONED, tombstones past tombstone_expires removed (raising covers_since). `count` says how many
+     * rows were touched: fewer than `limit` means nothing is left to do now. */
+    STORE_PURGE,
+    /* Reads ids of rows in UNKNOWN or PROCESSING by this owner or any, oldest first, after `id`, at most `limit`,
+     * into `expired`. For the maintenance at start. */
+    STORE_OPEN_CALLS,
+};
+
+#define STORE_IDS_MAX 256 /* ids one STORE_EXPIRE or STORE_OPEN_CALLS may give */
+
+struct store_op {
+    /* Asked. Slices are borrowed until the operation is answered. */
+    enum store_kind kind;
+    struct call_row row;  /* CLAIM, TAKE, ATTACH: the new row. END, ATTEMPT: what to write. FENCE, LOOKUP: identity. */
+    int64_t id, fence;    /* ATTEMPT, RENEW, END, READ, WATCH */
+    int64_t expect_call_id, expect_call_fence, expect_holder_id, expect_holder_fence;
+    unsigned from_states;
+    bool any_fence, make_task, answer_only, want_suspect, block_suspect;
+    int64_t id_time_ms;   /* CLAIM: the time inside the callId, or 0 */
+    int64_t task_due_ms;  /* END with make_task: when the first round is due */
+    size_t limit;
+
+    /* Answered. */
+    enum status status;   /* OK; CONFLICT; IO: nothing was written (full disk, unreadable, locked); UNKNOWN: it may
+                           * have been written and could not be looked up; FULL: the queue refused it */
+    bool done;
+    struct rows rows;     /* slices point into memory */
+    struct buffer memory; /* owned by the operation's maker, who ends it with store_op_fini() */
+    int64_t expired[STORE_IDS_MAX];
+    size_t count;
+
+    /* For store/worker.h. `answered` is called on a store thread, last thing; the operation is the maker's again. */
+    struct list link;
+    void (*answered)(struct store_op *op);
+    void *user;
+};
+
+void store_op_fini(struct store_op *op);
+
+struct store;
+
+struct store_stats {
+    int64_t rows, bytes_on_disk;
+};
+
+struct store_settings {
+    const char *url;                     /* "sqlite:PATH" */
+    const char *owner;                   /* this process: node, pid, start; written into rows */
+    int64_t (*now_ms)(void *context);    /* the store's clock where the database has none of its own (SQLite) */
+    void *context;
+    const char *vfs;                     /* SQLite VFS name for the simulator; NULL: the default */
+    bool read_only;
+};
+
+/* Opens and, where needed, creates or migrates. Takes the exclusive ownership (SQLite: one gateway owns the file).
+ * STATUS_CONFLICT: another process owns it; STATUS_INVALID: the URL, or a schema newer than this program;
+ * STATUS_IO: missing folder, unreadable, damaged, full. `error` then holds a sentence with the remedy. *out is the
+ * caller's. */
+enum status store_open(struct store **out, const struct store_settings *settings, struct buffer *error);
+
+/* Runs the operations in order as one durable transaction and answers every one (status, done, rows). WATCH is not
+ * allowed here. If the transaction fails as a whole, every operation that wrote gets STATUS_IO or STATUS_UNKNOWN as
+ * described at store_op.status, and the store can be used again (a full disk that was freed works without a restart). */
+void store_batch(struct store *store, struct store_op **ops, size_t count);
+
+/* A second connection for LOOKUP and READ, used by one thread at a time and never blocked by store_batch(). */
+struct store_reader;
+enum status store_reader_open(struct store_reader **out, struct store *store, struct buffer *error);
+void store_reader_run(struct store_reader *reader, struct store_op *op);
+void store_reader_free(struct store_reader *reader);
+
+/* Work that is better done while nothing waits: checkpoints. Called by the writer thread when its queue is empty. */
+void store_idle(struct store *store);
+void store_stats(struct store *store, struct store_stats *out);
+/* Closes; NULL is accepted. */
+void store_close(struct store *store);
+
+#endif

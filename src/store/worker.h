@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The store's threads: one writer that takes whatever has queued since its last commit and runs it as one
+ * transaction (group commit: nothing waits for a timer), and readers for LOOKUP and READ. Loops hand over
+ * operations and get them back through store_op.answered.
+ *
+ * Always true:
+ *  (1) Every operation that worker_submit() took is answered exactly once, also at the stop.
+ *  (2) The queue is bounded; a full one is STATUS_FULL at once, never a wait.
+ *  (3) Watches of a row are answered after the commit that ended it, in the order they came.
+ */
+#ifndef SAMEKEY_STORE_WORKER_H
+#define SAMEKEY_STORE_WORKER_H
+
+#include "store/store.h"
+
+struct worker;
+
+struct worker_settings {
+    size_t queue_max;   /* operations waiting or running, watches apart */
+    size_t watches_max; /* watches standing */
+    size_t batch_max;   /* operations in one transaction */
+    unsigned readers;   /* reader threads, at least 1 */
+    /* Called on the writer thread after each batch, for metrics; may be NULL. */
+    void (*on_batch)(void *context, size_t operations, int64_t micros, enum status status);
+    void *context;
+};
+
+/* Starts the threads on an open store, which stays the caller's and must outlive the worker. */
+enum status worker_start(struct worker **out, struct store *store, const struct worker_settings *settings,
+                         struct buffer *error);
+/* Takes an operation, or answers STATUS_FULL without taking it (then `answered` is not called). Reads go to the
+ * readers, everything else to the writer, in the order submitted. Callable from every thread. */
+enum status worker_submit(struct worker *worker, struct store_op *op);
+/* Ends a watch early: its `answered` comes with STATUS_NOT_FOUND, unless it is already on its way. The operation's
+ * memory must stay until then. Callable from every thread. */
+void worker_cancel(struct worker *worker, struct store_op *watch);
+/* Operations waiting now. */
+size_t worker_queued(const struct worker *worker);
+/* Runs what is queued, answers all (watches: STATUS_NOT_FOUND), stops the threads. NULL is accepted. */
+void worker_stop(struct worker *worker);
+
+#endif
