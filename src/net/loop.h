@@ -29,15 +29,20 @@ int64_t clock_wall_ms(void);
 /* Makes a loop; *out is the caller's, ended with net_loop_free(). STATUS_NO_MEMORY or STATUS_IO (libuv would
  * not start); then *out is untouched. */
 enum status net_loop_new(struct net_loop **out);
-/* Runs until net_loop_stop() was called and every handle is closed, or nothing is left to wait for. */
+/* Runs until net_loop_stop() was called, or nothing is left to wait for: no listener, connection or armed timer.
+ * The mailbox alone does not keep it running. It may be run again. */
 void net_loop_run(struct net_loop *loop);
-/* Makes net_loop_run() return soon. Callable from every thread. */
+/* Makes net_loop_run() return soon, also when things are still open: then free the servers and clients on the
+ * loop's thread, and net_loop_free() waits for their handles. Callable from every thread. */
 void net_loop_stop(struct net_loop *loop);
 /* Ends a loop whose connections and servers were closed; NULL is accepted. */
 void net_loop_free(struct net_loop *loop);
 uv_loop_t *net_loop_uv(struct net_loop *loop);
 /* clock_monotonic_ms() as read once for the current turn of the loop. */
 int64_t net_loop_now(struct net_loop *loop);
+/* The one read buffer of this loop: NET_READ_BYTES bytes, good until the next read callback. */
+#define NET_READ_BYTES 65536
+char *net_loop_read_buffer(struct net_loop *loop);
 
 /* A timer inside its owner. Zero bytes are a timer that is not armed. */
 struct net_timer {

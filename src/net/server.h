@@ -11,6 +11,9 @@
  *      `pipeline_bytes_max`, then reading stops), so answers leave in the order of their requests.
  *  (2) on_finished is the last event of every request, exactly once, also when the caller went away; after it
  *      the request's memory is the server's again. `gone` says whether the answer could not be delivered whole.
+ *      When the connection breaks it comes from the loop, before any answer was given: let go of the request
+ *      then. It comes inside request_answer(), request_end() only when all bytes were taken at once, and never
+ *      inside the other functions.
  *  (3) The body is not read before request_read_body() is called, and `100 Continue` is sent at that moment if
  *      the caller expects it (RFC 9110 section 10.1.1). An answer given before the whole body was read closes
  *      the connection after a bounded drain (RFC 9112 section 9.6).
@@ -87,6 +90,11 @@ int net_server_port(const struct net_server *server);
 void net_server_drain(struct net_server *server);
 /* Connections that are still open. */
 size_t net_server_connections(const struct net_server *server);
+/* How often accepting paused for NET_ACCEPT_PAUSE_MS because the process was out of file descriptors or memory,
+ * and how many connections were closed because connections_max was reached. */
+#define NET_ACCEPT_PAUSE_MS 100
+uint64_t net_server_accept_pauses(const struct net_server *server);
+uint64_t net_server_turned_away(const struct net_server *server);
 /* Closes everything now; running requests get on_finished(gone = true). Frees the server. */
 void net_server_free(struct net_server *server);
 
