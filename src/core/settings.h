@@ -16,16 +16,13 @@
 #define SAMEKEY_CORE_SETTINGS_H
 
 #include "base/buffer.h"
+#include "base/duration.h" /* DURATION_FOREVER: a LIFE setting spelled `forever` */
 #include "base/slice.h"
 #include "base/status.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-
-/* The value of a LIFE setting spelled `forever`; larger than every bounded life, so comparisons still work.
- */
-#define DURATION_FOREVER INT64_MAX
 
 /* Values of the choices, in the order of their row's options. */
 enum mode { MODE_GUARD, MODE_OBSERVE, MODE_OFF };
@@ -236,16 +233,6 @@ int64_t settings_compensation_longest_ms(const struct route_settings *r);
  * borrowed from the route. STATUS_NOT_FOUND: the map does not name it.
  */
 enum status settings_receipt_state(const struct route_settings *r, struct slice foreign, struct slice *state);
-
-/* Reads `250ms 3s 5m 24h 7d` (with `forever` where allowed: DURATION_FOREVER). STATUS_INVALID. */
-enum status settings_duration(struct slice text, bool forever, int64_t *ms);
-
-/* Reads `512 64k 1m 2g` (powers of 1024). STATUS_INVALID. */
-enum status settings_size(struct slice text, int64_t *bytes);
-
-/* Adds a duration or a size in its largest whole unit: 90s, 1500ms, 64k. */
-void settings_duration_text(struct buffer *out, int64_t ms);
-void settings_size_text(struct buffer *out, int64_t bytes);
 
 /* Adds one value as the file would spell it; `route` is NULL exactly for a global setting. */
 void settings_value_text(struct buffer *out, const struct settings *s, const struct route_settings *route,
