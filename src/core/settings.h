@@ -115,8 +115,8 @@ struct route_settings {
     char *name;
     int line; /* where the file opens the section; 0 for a route made from flags */
     struct setting_origin origins[SETTING_ID_COUNT];
-#define ROW_GLOBAL(declaration)
-#define ROW_ROUTE(declaration) declaration
+#define ROW_GLOBAL(...)
+#define ROW_ROUTE(...) __VA_ARGS__
 #define SETTING(scope, type, name, field, low, high, preset, change, sentence)                               \
     ROW_##scope(FIELD_##type(field))
 #define CHOICE(scope, tag, name, field, options, preset, change, sentence) ROW_##scope(enum tag field;)
@@ -131,8 +131,8 @@ struct settings {
     struct setting_origin origins[SETTING_ID_COUNT];
     struct route_settings **routes;
     size_t route_count;
-#define ROW_GLOBAL(declaration) declaration
-#define ROW_ROUTE(declaration)
+#define ROW_GLOBAL(...) __VA_ARGS__
+#define ROW_ROUTE(...)
 #include "core/settings.def"
 #undef ROW_GLOBAL
 #undef ROW_ROUTE
