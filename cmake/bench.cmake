@@ -1,0 +1,17 @@
+# SPDX-License-Identifier: MIT
+# The tools of bench/: the load generator and the callee it is measured with. Not part of `all`: the target
+# bench_tools builds them, next to the program.
+add_custom_target(bench_tools)
+add_executable(bench_load EXCLUDE_FROM_ALL ${CMAKE_SOURCE_DIR}/bench/load.c ${CMAKE_SOURCE_DIR}/bench/histogram.c)
+target_link_libraries(bench_load PRIVATE samekey_flags samekey_llhttp m)
+add_executable(bench_callee EXCLUDE_FROM_ALL ${CMAKE_SOURCE_DIR}/bench/callee.c)
+target_link_libraries(bench_callee PRIVATE samekey_flags samekey_llhttp)
+add_dependencies(bench_tools bench_load bench_callee)
+
+if(CMOCKA_FOUND)
+  add_executable(bench_test_histogram EXCLUDE_FROM_ALL ${CMAKE_SOURCE_DIR}/bench/test_histogram.c
+                                                       ${CMAKE_SOURCE_DIR}/bench/histogram.c)
+  target_link_libraries(bench_test_histogram PRIVATE samekey_flags PkgConfig::CMOCKA m)
+  add_dependencies(unit_tests bench_test_histogram)
+  add_test(NAME bench/histogram COMMAND bench_test_histogram)
+endif()
