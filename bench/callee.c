@@ -15,6 +15,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <getopt.h>
+#include <inttypes.h>
 #include <llhttp.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -161,13 +162,12 @@ static bool url_is(const struct connection *c, const char *path)
 static void answer_count(struct connection *c)
 {
     char body[384];
-    snprintf(
-        body, sizeof body,
-        "{\"executions\": %llu, \"distinct\": %llu, \"repeats\": %llu, \"without_id\": %llu, \"odd\": %llu, "
-        "\"gets\": %llu, \"overflow\": %s}\n",
-        (unsigned long long)callee.executions, (unsigned long long)callee.distinct,
-        (unsigned long long)callee.repeats, (unsigned long long)callee.without_id,
-        (unsigned long long)callee.odd, (unsigned long long)callee.gets, callee.overflow ? "true" : "false");
+    snprintf(body, sizeof body,
+             "{\"executions\": %" PRIu64 ", \"distinct\": %" PRIu64 ", \"repeats\": %" PRIu64
+             ", \"without_id\": %" PRIu64 ", \"odd\": %" PRIu64 ", \"gets\": %" PRIu64
+             ", \"overflow\": %s}\n",
+             callee.executions, callee.distinct, callee.repeats, callee.without_id, callee.odd, callee.gets,
+             callee.overflow ? "true" : "false");
     answer(c, "200 OK", body);
 }
 
