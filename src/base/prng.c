@@ -46,21 +46,27 @@ void prng_mt_seed(struct prng_mt *g, uint64_t seed)
     w[0] = UINT32_C(0x80000000);
 }
 
+static uint32_t mt_twist(uint32_t upper, uint32_t lower, uint32_t middle)
+{
+    uint32_t joined = (upper & UINT32_C(0x80000000)) | (lower & UINT32_C(0x7fffffff));
+    return middle ^ joined >> 1 ^ (MT_TWIST & (0 - (joined & 1)));
+}
+
+/* Three loops without wrapping indices, which a compiler turns into vector code. */
 static void mt_renew(struct prng_mt *g)
 {
     uint32_t *w = g->word;
-    for (unsigned i = 0; i < PRNG_MT_WORDS; i++) {
-        uint32_t joined = (w[i] & UINT32_C(0x80000000)) | (w[(i + 1) % PRNG_MT_WORDS] & UINT32_C(0x7fffffff));
-        w[i] = w[(i + MT_MIDDLE) % PRNG_MT_WORDS] ^ joined >> 1 ^ (joined & 1 ? MT_TWIST : 0);
-    }
+    const unsigned wraps = PRNG_MT_WORDS - MT_MIDDLE;
+    for (unsigned i = 0; i < wraps; i++)
+        w[i] = mt_twist(w[i], w[i + 1], w[i + MT_MIDDLE]);
+    for (unsigned i = wraps; i < PRNG_MT_WORDS - 1; i++)
+        w[i] = mt_twist(w[i], w[i + 1], w[i - wraps]);
+    w[PRNG_MT_WORDS - 1] = mt_twist(w[PRNG_MT_WORDS - 1], w[0], w[MT_MIDDLE - 1]);
     g->next = 0;
 }
 
-uint32_t prng_mt_next(struct prng_mt *g)
+static uint32_t mt_temper(uint32_t y)
 {
-    if (g->next >= PRNG_MT_WORDS)
-        mt_renew(g);
-    uint32_t y = g->word[g->next++];
     y ^= y >> 11;
     y ^= y << 7 & UINT32_C(0x9d2c5680);
     y ^= y << 15 & UINT32_C(0xefc60000);
@@ -68,11 +74,46 @@ uint32_t prng_mt_next(struct prng_mt *g)
     return y;
 }
 
+static double mt_join(uint32_t first, uint32_t second)
+{
+    uint32_t high = first >> 5; /* 27 bits */
+    uint32_t low = second >> 6; /* 26 bits */
+    return (high * 67108864.0 + low) * (1.0 / 9007199254740992.0);
+}
+
+uint32_t prng_mt_next(struct prng_mt *g)
+{
+    if (g->next >= PRNG_MT_WORDS)
+        mt_renew(g);
+    return mt_temper(g->word[g->next++]);
+}
+
 double prng_mt_random(struct prng_mt *g)
 {
-    uint32_t high = prng_mt_next(g) >> 5; /* 27 bits */
-    uint32_t low = prng_mt_next(g) >> 6;  /* 26 bits */
-    return (high * 67108864.0 + low) * (1.0 / 9007199254740992.0);
+    uint32_t first = prng_mt_next(g);
+    return mt_join(first, prng_mt_next(g));
+}
+
+void prng_mt_fill(struct prng_mt *g, double *out, size_t count)
+{
+    while (count > 0) {
+        if (g->next >= PRNG_MT_WORDS)
+            mt_renew(g);
+        size_t whole = (PRNG_MT_WORDS - g->next) / 2;
+        if (whole == 0) { /* an odd word is left before the state is renewed */
+            *out++ = prng_mt_random(g);
+            count--;
+            continue;
+        }
+        if (whole > count)
+            whole = count;
+        const uint32_t *w = g->word + g->next;
+        for (size_t i = 0; i < whole; i++)
+            out[i] = mt_join(mt_temper(w[2 * i]), mt_temper(w[2 * i + 1]));
+        g->next += (unsigned)(2 * whole);
+        out += whole;
+        count -= whole;
+    }
 }
 
 double prng_mt_uniform(struct prng_mt *g, double a, double b)

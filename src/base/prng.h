@@ -8,6 +8,7 @@
 #ifndef SAMEKEY_BASE_PRNG_H
 #define SAMEKEY_BASE_PRNG_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #define PRNG_MT_WORDS 624 /* 32-bit words of state */
@@ -28,6 +29,9 @@ double prng_mt_random(struct prng_mt *g);
 
 /* random.uniform(a, b): a + (b - a) * random(), in that order of operations. */
 double prng_mt_uniform(struct prng_mt *g, double a, double b);
+
+/* The next `count` numbers of random(), the same ones in the same order, at several times the speed. */
+void prng_mt_fill(struct prng_mt *g, double *out, size_t count);
 
 struct prng {
     uint64_t word[4];
