@@ -33,7 +33,8 @@ enum store_kind {
      * the same tenant, scope and fingerprint; with `block_suspect` it then does not insert. A row whose callId
      * was made by the store's covers_since bound (id_time_ms < covers_since, id_time_ms != 0) is not
      * inserted either; the caller sees it in rows.covers_since_ms. The row's state, owner, fence (1), lease,
-     * attempt_count and first_attempt are taken as given; created, updated and window are the store's now. */
+     * attempt_count and first_attempt are taken as given; created, updated and window are the store's now.
+     * With `peek` it only looks (call, holder, suspect) and never inserts; a reader serves it. */
     STORE_CLAIM,
     /* Compare-and-set into PROCESSING, for a repeat of a call (FAILED not final, UNKNOWN) and for a new call on
      * a key whose holder FAILED. Expected: the call's row and fence (expect_call_id 0: no row yet, insert `row`),
@@ -77,6 +78,9 @@ enum store_kind {
     /* Reads ids of rows in UNKNOWN or PROCESSING by this owner or any, oldest first, after `id`, at most `limit`,
      * into `expired`. For the maintenance at start. */
     STORE_OPEN_CALLS,
+    /* Makes a compensation task for row `id`, due at task_due_ms, unless one is open for it already. For a report that
+     * contradicts an ending. */
+    STORE_TASK,
 };
 
 #define STORE_IDS_MAX 256 /* ids one STORE_EXPIRE or STORE_OPEN_CALLS may give */
@@ -88,7 +92,7 @@ struct store_op {
     int64_t id, fence;    /* ATTEMPT, RENEW, END, READ, WATCH */
     int64_t expect_call_id, expect_call_fence, expect_holder_id, expect_holder_fence;
     unsigned from_states;
-    bool any_fence, make_task, answer_only, want_suspect, block_suspect;
+    bool any_fence, make_task, answer_only, want_suspect, block_suspect, peek;
     int64_t id_time_ms;   /* CLAIM: the time inside the callId, or 0 */
     int64_t task_due_ms;  /* END with make_task: when the first round is due */
     size_t limit;
@@ -101,9 +105,11 @@ struct store_op {
     struct buffer memory; /* owned by the operation's maker, who ends it with store_op_fini() */
     int64_t expired[STORE_IDS_MAX];
     size_t count;
+    bool more;            /* PURGE: the step ended at its bound, not for want of work */
 
     /* For store/worker.h. `answered` is called on a store thread, last thing; the operation is the maker's again. */
     struct list link;
+    int stage; /* of a watch, under the worker's lock */
     void (*answered)(struct store_op *op);
     void *user;
 };
@@ -144,7 +150,13 @@ void store_reader_free(struct store_reader *reader);
 
 /* Work that is better done while nothing waits: checkpoints. Called by the writer thread when its queue is empty. */
 void store_idle(struct store *store);
+/* Rows and bytes as of the last batch. Callable from every thread. */
 void store_stats(struct store *store, struct store_stats *out);
+
+/* Says that nothing older than covers_since_ms is known here, e.g. after a restore from a backup; a bound that is
+ * already higher stays. Durable on return. Called by the thread that calls store_batch(). STATUS_IO: not written. */
+enum status store_raise_covers_since(struct store *store, int64_t covers_since_ms);
+
 /* Closes; NULL is accepted. */
 void store_close(struct store *store);
 
