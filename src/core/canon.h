@@ -10,8 +10,9 @@
  * names. Numbers are sign, digits without zeros at either end, and the exponent of the last digit as a decimal:
  * 1e1000000000 takes a few bytes. No double is ever made.
  *
- * Cost: one pass, members sorted by merging (n log n whatever the order); memory at most about eight times the body,
- * kept for the next body.
+ * Cost: one pass, members sorted by merging (n log n whatever the order), and moved
+ * once for each level whose order changes, JSON_DEPTH_MAX times at most. Memory is about twice the body, sixteen times
+ * for one that is all short members; up to CANON_KEEP_BYTES of each buffer are kept for the next body.
  */
 #ifndef SAMEKEY_CORE_CANON_H
 #define SAMEKEY_CORE_CANON_H
@@ -23,11 +24,13 @@
 #include "core/json_read.h"
 
 #define CANON_BODY_BYTES_MAX      (64u << 20) /* a larger text is refused */
+#define CANON_KEEP_BYTES          (1u << 20)  /* of scratch, between bodies */
 #define CANON_EXPONENT_DIGITS_MAX 15          /* digits of a written exponent, without leading zeros */
 #define CANON_PATHS_MAX           32          /* ignore and compare paths, each */
 #define CANON_SEGMENTS_MAX        16          /* names in one path */
 
-/* A path into a body: `items.*.note`; a number is an index of a list (or a member of that name), `*` every index. */
+/* A path into a body: `items.*.note`; a number is an index of a list (or a member of that name). In ignore
+ * paths `*` is every index; in compare paths it is only a member of that name, since a value must have one place. */
 struct canon_path {
     struct slice text; /* without `json.`; borrowed */
     struct slice segment[CANON_SEGMENTS_MAX];
@@ -52,13 +55,13 @@ struct canon_fault {
     const char *message; /* a constant sentence */
 };
 
-struct canon_member;
-
 /* Scratch memory, reused from body to body. Start it as zero bytes. One thread. */
 struct canon {
-    struct buffer out, spare;
-    struct canon_member *members, *sorted;
-    size_t members_capacity, sorted_capacity;
+    struct buffer out;     /* the form, as far as it is written */
+    struct buffer spare;   /* members in their new order, before they go back into out */
+    struct buffer members; /* a record for each member of the objects that are open */
+    struct buffer sorted;  /* the other half of the merge sort */
+    struct buffer picked;  /* values at compare paths */
 };
 
 /* Adds the meaning of the text to a sum already begun on h. STATUS_INVALID with *fault filled: `body-invalid` (not

@@ -15,6 +15,7 @@
 #ifndef SAMEKEY_CORE_FINGERPRINT_H
 #define SAMEKEY_CORE_FINGERPRINT_H
 
+#include "base/arena.h"
 #include "core/canon.h"
 #include "core/digest.h"
 
@@ -24,10 +25,9 @@
 /* Compiled rules. Start it as zero bytes, which means the whole body; owns its text. May be shared by threads once
  * compiled. */
 struct fingerprint_rules {
-    char *text; /* the stored form; NULL for the whole body */
-    size_t len;
-    struct canon_path *paths;
-    struct canon_rules rules; /* borrows from paths */
+    struct buffer text;       /* the stored form; empty for the whole body */
+    struct arena memory;      /* of the paths */
+    struct canon_rules rules; /* borrows from both */
 };
 
 /* Compiles the settings: compare is `body` (or empty) or paths `json.amount, json.currency`; ignore are paths.

@@ -65,7 +65,7 @@ struct template
     size_t count;
     struct template_part parts[TEMPLATE_PARTS_MAX];
     struct slice after; /* fixed text behind the last part */
-    char *text;
+    struct buffer text;
 };
 
 /* What is wrong with a template's text: where (byte, from 0) and a sentence with the remedy. */
