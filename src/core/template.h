@@ -9,7 +9,7 @@
  * on every attempt protects nothing.
  *
  * Rendering never makes one key of two different inputs. In a key, of every part the bytes that are not visible ASCII,
- * and `%`, `:`, `"`, `\` and the first byte of the fixed text that follows the part, are written as %XX. So a part ends
+ * and `%`, `:`, `"`, `\` and the first byte of the fixed text between the part and the next, are written as %XX. So a part ends
  * where its separator begins, and can be read back. Two parts need a separator between them that begins with neither
  * a letter, a digit nor `%` (compile refuses others). A part missing, null, empty or not a scalar is an error: `order::`
  * would be one key for everybody who left it out. A key over 255 bytes is refused, not shortened.
@@ -55,7 +55,7 @@ struct template_part {
     struct slice name;  /* behind the dot: `order_no`, `X-Tenant` */
     struct slice label; /* as written, without braces, for messages: `json.order_no` */
     int offset_minutes; /* of a window */
-    char stop;          /* first byte of the fixed text behind the part, 0 if none */
+    char stop;          /* first byte of the fixed text between this part and the next, 0 for the last */
 };
 
 /* Start it as zero bytes; owns its text. */
