@@ -83,6 +83,7 @@ struct call_row {
     bool has_key;
     bool call_id_made; /* by the gateway, not by the caller */
     struct slice tenant, route, scope, call_id, key, business_ref, trace_id;
+    struct slice key_spelling; /* as the caller's first claim spelled it; empty: as `key` */
     bool has_credential;
     struct digest credential; /* a digest: a credential itself is never stored */
 
