@@ -101,6 +101,16 @@ static bool parse_id(struct id *id, const char *text, size_t len)
     return id->high || id->low;
 }
 
+/* An empty table of this many places, a power of two. */
+static void table_make(size_t places)
+{
+    callee.table = (struct table){calloc(places, sizeof(struct id)), places - 1, 0};
+    if (!callee.table.places) {
+        fputs("callee: not enough memory for the table\n", stderr);
+        exit(71);
+    }
+}
+
 /* True if the id is new. The ids are random, so their own bits choose the place. */
 static bool table_insert(struct table *t, struct id id)
 {
@@ -136,8 +146,9 @@ static void count_execution(const struct connection *c)
 
 static void count_reset(void)
 {
-    memset(callee.table.places, 0, (callee.table.mask + 1) * sizeof callee.table.places[0]);
-    callee.table.used = 0;
+    /* Given back and taken anew rather than cleared, so that places nobody used cost no memory. */
+    free(callee.table.places);
+    table_make(callee.table.mask + 1);
     callee.executions = callee.distinct = callee.repeats = callee.without_id = callee.odd = callee.gets = 0;
     callee.overflow = false;
 }
@@ -431,11 +442,10 @@ int main(int argc, char **argv)
         setrlimit(RLIMIT_NOFILE, &files);
     }
     list_init(&callee.delayed);
-    callee.table.mask = ((size_t)1 << table_log) - 1;
-    callee.table.places = calloc(callee.table.mask + 1, sizeof callee.table.places[0]);
+    table_make((size_t)1 << table_log);
     callee.epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    if (!callee.table.places || callee.epoll_fd < 0) {
-        fputs("callee: not enough memory or descriptors\n", stderr);
+    if (callee.epoll_fd < 0) {
+        fputs("callee: no more descriptors\n", stderr);
         return 71;
     }
     llhttp_settings_init(&callee.settings);
