@@ -23,6 +23,9 @@ function(samekey_folder name)
   target_link_libraries(samekey_${name} PUBLIC samekey_flags ${ARGN})
 endfunction()
 
+# The block generator is plain loops that only become vector code at -O3: twice the speed of a simulation.
+set_source_files_properties(${CMAKE_SOURCE_DIR}/src/base/prng.c PROPERTIES COMPILE_OPTIONS -O3)
+
 samekey_folder(base m)
 samekey_folder(core samekey_base PkgConfig::CRYPTO PkgConfig::JANSSON)
 samekey_folder(net samekey_base samekey_llhttp PkgConfig::UV PkgConfig::SSL PkgConfig::CRYPTO)
