@@ -429,8 +429,8 @@ static void print_results(const struct phase *p)
         const char *name;
         double q;
     } quantiles[] = {{"p10", 0.10}, {"p50", 0.50}, {"p90", 0.90}, {"p99", 0.99}, {"p999", 0.999}};
-    struct rusage usage;
-    getrusage(RUSAGE_SELF, &usage);
+    struct rusage used;
+    getrusage(RUSAGE_SELF, &used);
     uint64_t end = p->requests_max && p->last_answer_ns < p->end_ns ? p->last_answer_ns : p->end_ns;
     double window = end > p->count_from_ns ? (double)(end - p->count_from_ns) / (double)NS_PER_S : 0;
     bool primed = load.prime && (p->mode == MODE_REPLAY || p->mode == MODE_RECEIPT);
@@ -456,7 +456,7 @@ static void print_results(const struct phase *p)
         printf("\"%s\": %.2f, ", quantiles[i].name,
                (double)histogram_quantile(&load.latencies, quantiles[i].q) / 1000);
     printf("\"max\": %.2f, \"mean\": %.2f}, \"own_cpu_s\": %.3f}\n", (double)load.latencies.max / 1000,
-           histogram_mean(&load.latencies) / 1000, seconds_of(usage.ru_utime) + seconds_of(usage.ru_stime));
+           histogram_mean(&load.latencies) / 1000, seconds_of(used.ru_utime) + seconds_of(used.ru_stime));
 }
 
 static void usage(FILE *to)

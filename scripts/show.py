@@ -295,7 +295,8 @@ def present(options, programs):
         show_orders_lines(options)
     say()
     say(f"Admin   http://127.0.0.1:{options.admin_port}/metrics   (/healthz, /readyz)")
-    say(f"Files   {show_path(run)}: receipts.db, gateway.log" + ("" if options.upstream else ", samekey.conf, orders.db"))
+    more = "" if options.upstream else ", samekey.conf, orders.db, orders.log"
+    say(f"Files   {show_path(run)}: receipts.db, gateway.log{more}")
     if options.once:
         return 0 if good else 1
     say("Stop    Ctrl-C")

@@ -239,7 +239,8 @@ def test_expect_100_continue(start):
     service = start()
     order = b'{"order_no":"7","amount":1}'
     with socket.create_connection(("127.0.0.1", service.port), timeout=5) as peer:
-        peer.sendall(b"POST /orders HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n" % len(order))
+        head = b"POST /orders HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n"
+        peer.sendall(head % len(order))
         assert peer.recv(65536).startswith(b"HTTP/1.1 100 ")
         peer.sendall(order)
         assert peer.recv(65536).startswith(b"HTTP/1.1 201 ")

@@ -27,7 +27,8 @@ def free_port():
 
 
 def start(tmp_path, *arguments, port=None, upstream=None):
-    environment = {**os.environ, "SAMEKEY_BIN": SAMEKEY, "PORT": str(port or free_port()), "ADMIN_PORT": str(free_port())}
+    environment = {**os.environ, "SAMEKEY_BIN": SAMEKEY, "PORT": str(port or free_port()),
+                   "ADMIN_PORT": str(free_port())}
     environment.pop("UPSTREAM", None)
     if upstream:
         environment["UPSTREAM"] = upstream
