@@ -18,12 +18,26 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SAMEKEY = os.environ.get("SAMEKEY_BIN") or str(ROOT / "build" / "samekey")
+STARTED = []
 
 
 def free_port():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_running():
+    """A test that failed half way leaves no gateway for the next one."""
+    yield
+    while STARTED:
+        process = STARTED.pop()
+        if process.poll() is None:
+            process.terminate()
+            process.wait(60)
+        process.stdout.close()
+        process.stderr.close()
 
 
 def start(tmp_path, *arguments, port=None, upstream=None):
@@ -33,7 +47,8 @@ def start(tmp_path, *arguments, port=None, upstream=None):
     if upstream:
         environment["UPSTREAM"] = upstream
     command = [str(ROOT / "scripts" / "run"), "--run-dir", str(tmp_path / "run"), *arguments]
-    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    STARTED.append(subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+    return STARTED[-1]
 
 
 def finish(process):
