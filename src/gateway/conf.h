@@ -4,7 +4,7 @@
  * errors are told, each with file, line, name, bounds and remedy; after one error nothing starts (CONTRACT
  * section 7).
  *
- * Not thread-safe: libconfuse keeps the scanner's position in globals. Load in one thread at a time.
+ * Any thread may load; libconfuse keeps its scanner in globals, so one load waits for another.
  */
 #ifndef SAMEKEY_GATEWAY_CONF_H
 #define SAMEKEY_GATEWAY_CONF_H
@@ -42,11 +42,19 @@ struct conf_flags {
 enum status conf_load(struct settings **out, const char *path, const struct conf_flags *flags,
                       struct buffer *errors);
 
-/* Called for every problem that conf_review() finds; file is never NULL. */
+/* Called for every problem that conf_review() finds; `file` is never NULL: the path, or "command line". */
 typedef void conf_problem_fn(void *context, const char *file, const struct settings_problem *problem);
 
 /* As conf_load(), for `samekey check`: tells errors, warnings and notes one by one, and gives no settings. */
 enum status conf_review(const char *path, conf_problem_fn *report, void *context);
+
+/*
+ * Reads a token file: its first line without spaces around it, 16 bytes at least (CONF_TOKEN_BYTES_MIN), so that
+ * nobody guards an API with an empty file. STATUS_IO, STATUS_INVALID: one sentence is added to `why`.
+ */
+enum status conf_token(const char *path, struct buffer *token, struct buffer *why);
+#define CONF_TOKEN_BYTES_MIN 16
+#define CONF_TOKEN_BYTES_MAX 1024
 
 /* Frees settings made by conf_load(); NULL is accepted. */
 void conf_free(struct settings *s);

@@ -8,11 +8,17 @@
  *              /files/{*}           {*} takes the rest, the empty rest too; only as the last segment
  *
  * What is always true:
- *  (1) The most literal pattern wins: compared segment by segment from the left, a literal beats {x}, {x}
- * beats {*}. (2) Two patterns that differ only in the names of their segments are a configuration error, so
- * (1) never ties. (3) Each pattern is its own scope: `scope` is "ROUTE PATTERN-WITH-{}-NAMES-AS-WRITTEN". (4)
- * A path that an upstream might read as another one (see route_path_check) matches nothing: a guard cannot be
- *      walked around by spelling. Such a request gets `no-route`, 404, before anything else looks at it.
+ * (1) The most literal pattern wins: compared segment by segment from the left, a literal beats {x}, and {x}
+ *     beats {*}.
+ * (2) Two patterns that differ only in the names of their segments are a configuration error, so (1) never ties.
+ * (3) Each pattern is its own scope: `scope` is "ROUTE PATTERN".
+ * (4) A guard cannot be walked around by spelling. With a method that some route guards, a path that an upstream
+ *     might read as another one (see route_path_plain) matches nothing; and so does a path that would be another,
+ *     guarded pattern's if letter case, a slash at the end and path parameters (`;x`) did not count. Such a
+ *     request gets `no-route`, 404. Two things keep ordinary traffic alive: methods that no route guards (GET,
+ *     HEAD and OPTIONS always) can dodge nothing and are matched as written; and where /{*} is the only pattern,
+ *     every reading is its.
+ * (5) Patterns that differ only in letter case or in a slash at the end are a configuration error too, for (4).
  */
 #ifndef SAMEKEY_GATEWAY_ROUTE_H
 #define SAMEKEY_GATEWAY_ROUTE_H
@@ -29,6 +35,8 @@
 #define ROUTE_SEGMENTS_MAX 32
 /* Captured segments of one pattern at most. */
 #define ROUTE_CAPTURES_MAX 16
+/* Bytes of one segment of a pattern at most. */
+#define ROUTE_SEGMENT_BYTES_MAX 255
 /* Patterns over all routes at most. */
 #define ROUTE_PATTERNS_MAX 4096
 
@@ -47,7 +55,7 @@ struct route_match {
     struct slice scope;   /* "ROUTE PATTERN": the route part of a key's scope; borrowed from the table */
     bool guarded;         /* mode is guard or observe and the method is one of the route's */
     size_t capture_count;
-    struct route_capture captures[ROUTE_CAPTURES_MAX];
+    struct route_capture captures[ROUTE_CAPTURES_MAX + 1]; /* the rest too */
 };
 
 struct routes;
@@ -65,28 +73,19 @@ void routes_free(struct routes *r);
 
 size_t routes_pattern_count(const struct routes *r);
 
-/* What route_path_check() found. */
-enum route_path {
-    ROUTE_PATH_PLAIN,
-    ROUTE_PATH_DOUBTFUL, /* may be read as another path upstream: matches nothing */
-};
-
 /*
- * Judges the spelling of a path (without query). Doubtful are: no leading slash, an empty segment (`//`), a
- * segment
- * `.` or `..` also with percent-encoded dots, and one with a path parameter on dots (`..;x`), a backslash, a
- * control byte, a byte over 0x7e, `#`, an incomplete percent-encoding, and the encodings of `/`, `\`, `.`,
- * `%`, `;`, of NUL and other controls, and of a letter, digit, `-`, `_` or `~`, which never need one (RFC
- * 3986 section 6.2.2). A trailing slash is plain: it makes an empty last segment, and {*} alone takes it.
+ * Whether a path (without query) is spelt in the one way that everybody reads alike. It is not with: no slash at
+ * the start, an empty segment (`//`), a segment `.` or `..` (also with path parameters, `..;x`), a backslash,
+ * `#`, a control byte, a space or a byte over 0x7e, an incomplete percent-encoding, and an encoded `/`, `\`,
+ * `.`, `%`, `;`, control, letter, digit, `-`, `_` or `~` (letters and the like never need one, RFC 3986 section
+ * 6.2.2.2). A slash at the end is plain.
  */
-enum route_path route_path_check(struct slice path);
+bool route_path_plain(struct slice path);
 
 /*
  * Finds the route of a request. `target` is the request target as received, with or without a query.
- * STATUS_OK: *m is filled, and borrows from the table and from `target`. STATUS_NOT_FOUND: no pattern fits,
- * or the path is doubtful. Matching is case-sensitive; a path that equals a guarded pattern but for the case
- * of its letters, or but for one trailing slash or a path parameter (`;x`), is doubtful too and found by
- * nothing that would let it pass unguarded.
+ * STATUS_OK: *m is filled, and borrows from the table and from `target`. STATUS_NOT_FOUND: no pattern fits, or
+ * rule (4) forbids it; *m is as before. Matching is case-sensitive.
  */
 enum status routes_match(const struct routes *r, struct slice method, struct slice target,
                          struct route_match *m);
