@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Metrics: counters, gauges and histograms of metrics.def, counted in each thread by itself and summed when somebody
+ * asks. Prometheus text format 0.0.4.
+ *
+ * What is always true:
+ * (1) Counting takes no lock and allocates nothing: a relaxed add on memory that the thread has for itself.
+ * (2) Labels come from closed sets (outcomes, problems, receipt answers, states, configured routes); what a caller
+ *     sends never becomes a label. So the number of series is known when the configuration is.
+ */
+#ifndef SAMEKEY_GATEWAY_METRICS_H
+#define SAMEKEY_GATEWAY_METRICS_H
+
+#include "base/buffer.h"
+#include "base/status.h"
+#include "core/settings.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum metric {
+#define COUNTER(field, name, labels, help)    METRIC_##field,
+#define GAUGE(field, name, labels, help)      METRIC_##field,
+#define HISTOGRAM(field, name, buckets, help) METRIC_##field,
+#include "gateway/metrics.def"
+#undef COUNTER
+#undef GAUGE
+#undef HISTOGRAM
+    METRIC_COUNT
+};
+
+/* All threads' numbers; and one thread's. */
+struct metrics;
+struct metrics_part;
+
+/* Threads that count at most. */
+#define METRICS_PARTS_MAX 512
+
+/* Makes metrics for the routes of `s`, whose names are copied. STATUS_NO_MEMORY. */
+enum status metrics_new(struct metrics **out, const struct settings *s);
+
+/* Frees them with all parts; no thread may count any more. NULL is accepted. */
+void metrics_free(struct metrics *m);
+
+/*
+ * Makes one thread's part; it stays the metrics' own. Only that thread counts in it. STATUS_FULL:
+ * METRICS_PARTS_MAX. STATUS_NO_MEMORY. Any thread may call it.
+ */
+enum status metrics_part_new(struct metrics *m, struct metrics_part **out);
+
+/*
+ * Adds to a counter or a gauge (gauges take negative numbers too). `route` is the route's index in the settings, and
+ * `label` the value of the closed set: enum outcome, enum problem, enum receipt_answer or enum call_state. Either is 0
+ * for a metric without that label. A route or label out of range is counted under no series: nothing happens.
+ * A NULL part counts nothing.
+ */
+void metrics_add(struct metrics_part *p, enum metric metric, size_t route, size_t label, int64_t n);
+
+/* Puts one observation into a histogram, in seconds or counts. */
+void metrics_observe(struct metrics_part *p, enum metric metric, double value);
+
+/* The sum over all threads; for tests and for gauges that decide. */
+int64_t metrics_sum(const struct metrics *m, enum metric metric, size_t route, size_t label);
+
+/*
+ * Sets a gauge or counter that is known as a whole (from the store, from the log), instead of adding it up. It is kept
+ * in a part of its own. Any thread.
+ */
+void metrics_set(struct metrics *m, enum metric metric, size_t route, size_t label, int64_t value);
+
+/* Adds the whole text for GET /metrics; its type is METRICS_CONTENT_TYPE. Any thread. */
+void metrics_write(const struct metrics *m, struct buffer *out);
+#define METRICS_CONTENT_TYPE "text/plain; version=0.0.4; charset=utf-8"
+
+/* Adds docs' table of metrics. */
+void metrics_document(struct buffer *out);
+
+#endif
