@@ -31,22 +31,22 @@ enum metric {
 
 /* All threads' numbers; and one thread's. */
 struct metrics;
-struct metrics_part;
+struct metrics_loop;
 
 /* Threads that count at most. */
-#define METRICS_PARTS_MAX 512
+#define METRICS_LOOPS_MAX 512
 
 /* Makes metrics for the routes of `s`, whose names are copied. STATUS_NO_MEMORY. */
 enum status metrics_new(struct metrics **out, const struct settings *s);
 
-/* Frees them with all parts; no thread may count any more. NULL is accepted. */
+/* Frees them with all loops' parts; no thread may count any more. NULL is accepted. */
 void metrics_free(struct metrics *m);
 
 /*
  * Makes one thread's part; it stays the metrics' own. Only that thread counts in it. STATUS_FULL:
- * METRICS_PARTS_MAX. STATUS_NO_MEMORY. Any thread may call it.
+ * METRICS_LOOPS_MAX. STATUS_NO_MEMORY. Any thread may call it.
  */
-enum status metrics_part_new(struct metrics *m, struct metrics_part **out);
+enum status metrics_loop_new(struct metrics *m, struct metrics_loop **out);
 
 /*
  * Adds to a counter or a gauge (gauges take negative numbers too). `route` is the route's index in the settings, and
@@ -54,10 +54,10 @@ enum status metrics_part_new(struct metrics *m, struct metrics_part **out);
  * for a metric without that label. A route or label out of range is counted under no series: nothing happens.
  * A NULL part counts nothing.
  */
-void metrics_add(struct metrics_part *p, enum metric metric, size_t route, size_t label, int64_t n);
+void metrics_add(struct metrics_loop *p, enum metric metric, size_t route, size_t label, int64_t n);
 
 /* Puts one observation into a histogram, in seconds or counts. */
-void metrics_observe(struct metrics_part *p, enum metric metric, double value);
+void metrics_observe(struct metrics_loop *p, enum metric metric, double value);
 
 /* The sum over all threads; for tests and for gauges that decide. */
 int64_t metrics_sum(const struct metrics *m, enum metric metric, size_t route, size_t label);

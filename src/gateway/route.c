@@ -387,10 +387,17 @@ struct walk {
     struct slice rest; /* what {*} took */
 };
 
+/* A slash with nothing behind it but path parameters. */
+static bool is_slash_at_end(struct slice left)
+{
+    return slice_is(left, "/") ||
+           (left.len > 1 && left.data[1] == ';' && !memchr(left.data + 1, '/', left.len - 1));
+}
+
 /* The pattern for what is left of a path below a node; `left` begins with a slash or is empty. */
 static size_t walk_node(const struct node *n, struct slice left, struct walk *w, size_t depth)
 {
-    if (left.len == 0 || (w->folded && slice_is(left, "/"))) {
+    if (left.len == 0 || (w->folded && is_slash_at_end(left))) {
         if (n->end != NONE)
             return n->end;
         if (w->folded && n->slash != NONE)
