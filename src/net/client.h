@@ -41,20 +41,20 @@ enum net_end {
 
 struct net_evidence {
     enum net_end end;
-    bool connected;         /* TCP (and TLS) was up */
-    bool reused;            /* on a kept connection */
-    uint64_t bytes_sent;    /* see (2) */
-    uint64_t body_sent;     /* of them, body bytes */
-    uint64_t body_total;    /* of the request, as far as known */
-    bool request_complete;  /* the whole request was taken by the kernel */
-    bool got_continue;      /* a 100 came */
-    uint64_t reply_bytes;   /* bytes that came back */
-    bool head_complete;     /* a whole final head came */
-    bool body_until_close;  /* see (4) */
-    int status;             /* of the final head, else 0 */
-    int sys_error;          /* negative libuv error, or 0 */
-    char detail[160];       /* words for a person, e.g. "certificate has expired" */
-    int64_t ended_ms;       /* clock_monotonic_ms() */
+    bool connected;        /* TCP (and TLS) was up */
+    bool reused;           /* on a kept connection */
+    uint64_t bytes_sent;   /* see (2) */
+    uint64_t body_sent;    /* of them, body bytes */
+    uint64_t body_total;   /* of the request, as far as known */
+    bool request_complete; /* the whole request was taken by the kernel */
+    bool got_continue;     /* a 100 came */
+    uint64_t reply_bytes;  /* bytes that came back */
+    bool head_complete;    /* a whole final head came */
+    bool body_until_close; /* see (4) */
+    int status;            /* of the final head, else 0 */
+    int sys_error;         /* negative libuv error, or 0 */
+    char detail[160];      /* words for a person, e.g. "certificate has expired" */
+    int64_t ended_ms;      /* clock_monotonic_ms() */
 };
 
 struct origin {
@@ -85,8 +85,8 @@ struct response_head {
     int status;
     int minor;
     struct slice reason;
-    struct headers headers;  /* borrowed until on_end returns */
-    int64_t content_length;  /* or -1 */
+    struct headers headers; /* borrowed until on_end returns */
+    int64_t content_length; /* or -1 */
     bool has_body;
 };
 
@@ -104,15 +104,16 @@ struct exchange_request {
     const struct origin *origin; /* borrowed until on_end */
     struct slice head;           /* request line and fields with the empty line; borrowed until on_end */
     struct slice body;           /* whole body, or empty when streamed; borrowed until on_end */
-    bool stream_body;            /* more comes by exchange_write() and exchange_write_end(), framed as below */
-    bool chunked;                /* with stream_body: the pieces are framed as chunks */
-    bool wait_continue;          /* the head says Expect: 100-continue: hold the body back until 100 or a final
+    bool stream_body;   /* more comes by exchange_write() and exchange_write_end(), framed as below */
+    bool chunked;       /* with stream_body: the pieces are framed as chunks */
+    bool wait_continue; /* the head says Expect: 100-continue: hold the body back until 100 or a final
                                   * answer; after `continue_ms` without either the body is sent all the same */
     uint32_t continue_ms;
-    bool is_head;                /* method HEAD: no body follows the answer's head */
-    bool fresh_connection;       /* do not use a kept connection */
-    int64_t deadline_ms;         /* clock_monotonic_ms() at which the attempt's time is over; INT64_MAX: none */
-    uint32_t idle_timeout_ms;    /* 0: none; else NET_END_TIMEOUT after this long without progress (pass-through) */
+    bool is_head;          /* method HEAD: no body follows the answer's head */
+    bool fresh_connection; /* do not use a kept connection */
+    int64_t deadline_ms;   /* clock_monotonic_ms() at which the attempt's time is over; INT64_MAX: none */
+    uint32_t
+        idle_timeout_ms; /* 0: none; else NET_END_TIMEOUT after this long without progress (pass-through) */
 };
 
 enum status client_new(struct client **out, struct net_loop *loop, const struct client_settings *settings);
@@ -122,8 +123,9 @@ void client_free(struct client *client);
 void client_close_idle(struct client *client);
 
 /* Starts one exchange. STATUS_NO_MEMORY: nothing was started and no event comes. */
-enum status exchange_start(struct exchange **out, struct client *client, const struct exchange_request *request,
-                           const struct exchange_handlers *handlers, void *context);
+enum status exchange_start(struct exchange **out, struct client *client,
+                           const struct exchange_request *request, const struct exchange_handlers *handlers,
+                           void *context);
 /* Adds bytes of a streamed body. Returns false when enough waits: go on at on_drain. */
 bool exchange_write(struct exchange *exchange, struct slice piece);
 void exchange_write_end(struct exchange *exchange);

@@ -7,7 +7,7 @@
 #include "net/loop.h"
 
 #include <assert.h>
-#include <errno.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/timerfd.h>
@@ -16,8 +16,8 @@
 
 struct net_loop {
     uv_loop_t uv;
-    uv_async_t bell;  /* letters wait, or a stop was asked for */
-    uv_poll_t clock;  /* the timerfd */
+    uv_async_t bell;   /* letters wait, or a stop was asked for */
+    uv_poll_t clock;   /* the timerfd */
     uv_prepare_t turn; /* forgets `now` before each wait for I/O */
     int clock_fd;
     int64_t clock_at; /* when the timerfd fires; INT64_MAX: not set */
@@ -135,6 +135,8 @@ enum status net_loop_new(struct net_loop **out)
         free(loop);
         return STATUS_IO;
     }
+    /* libuv writes without MSG_NOSIGNAL; a peer that went away is an error here, not the end of the process. */
+    signal(SIGPIPE, SIG_IGN);
     atomic_init(&loop->letters, NULL);
     atomic_init(&loop->stop, false);
     loop->clock_at = INT64_MAX;

@@ -27,7 +27,7 @@ int64_t clock_monotonic_us(void);
 int64_t clock_wall_ms(void);
 
 /* Makes a loop; *out is the caller's, ended with net_loop_free(). STATUS_NO_MEMORY or STATUS_IO (libuv would
- * not start); then *out is untouched. */
+ * not start); then *out is untouched. The process ignores SIGPIPE from here on. */
 enum status net_loop_new(struct net_loop **out);
 /* Runs until net_loop_stop() was called, or nothing is left to wait for: no listener, connection or armed timer.
  * The mailbox alone does not keep it running. It may be run again. */

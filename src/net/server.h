@@ -36,24 +36,24 @@ struct net_server;
 struct request;
 
 struct server_limits {
-    size_t headers_bytes_max;     /* request line and header fields together */
-    size_t headers_count_max;     /* header fields */
-    size_t pipeline_bytes_max;    /* bytes that wait behind the running request */
-    size_t write_buffer_high;     /* answer bytes waiting for a slow caller before request_write() says "full" */
-    uint32_t connections_max;     /* accepted connections; more are closed at once */
-    uint32_t header_timeout_ms;   /* from the first byte of a request to the end of its head */
-    uint32_t body_timeout_ms;     /* without one byte of the body */
-    uint32_t write_timeout_ms;    /* without one byte taken by the caller */
-    uint32_t idle_timeout_ms;     /* between requests */
+    size_t headers_bytes_max;  /* request line and header fields together */
+    size_t headers_count_max;  /* header fields */
+    size_t pipeline_bytes_max; /* bytes that wait behind the running request */
+    size_t write_buffer_high;  /* answer bytes waiting for a slow caller before request_write() says "full" */
+    uint32_t connections_max;  /* accepted connections; more are closed at once */
+    uint32_t header_timeout_ms; /* from the first byte of a request to the end of its head */
+    uint32_t body_timeout_ms;   /* without one byte of the body */
+    uint32_t write_timeout_ms;  /* without one byte taken by the caller */
+    uint32_t idle_timeout_ms;   /* between requests */
 };
 
 /* The head of a request; borrowed until on_finished. */
 struct request_head {
     struct slice method;
-    struct slice target; /* as received: path and query, or the absolute form */
+    struct slice target;      /* as received: path and query, or the absolute form */
     struct slice path, query; /* of the target; query without '?' */
     struct headers headers;
-    int minor;              /* 0 or 1 of HTTP/1.x */
+    int minor; /* 0 or 1 of HTTP/1.x */
     bool expect_continue;
     bool has_body;
     int64_t content_length; /* bytes, or -1 when chunked */
@@ -81,9 +81,9 @@ struct server_handlers {
  * one TCP address (SO_REUSEPORT). A stale unix socket file whose owner is gone is replaced; one with a living
  * owner is STATUS_CONFLICT. STATUS_INVALID: the address cannot be read; STATUS_CONFLICT: in use; STATUS_IO:
  * anything else; `error` then holds a sentence. *out is the caller's. port 0 picks a free port. */
-enum status net_server_new(struct net_server **out, struct net_loop *loop, const char *address, bool reuse_port,
-                           const struct server_limits *limits, const struct server_handlers *handlers,
-                           void *context, struct buffer *error);
+enum status net_server_new(struct net_server **out, struct net_loop *loop, const char *address,
+                           bool reuse_port, const struct server_limits *limits,
+                           const struct server_handlers *handlers, void *context, struct buffer *error);
 /* The port really listened on (0 for a unix socket). */
 int net_server_port(const struct net_server *server);
 /* Stops accepting, closes idle connections, and lets running requests end; their connections close then. */
@@ -95,7 +95,8 @@ size_t net_server_connections(const struct net_server *server);
 #define NET_ACCEPT_PAUSE_MS 100
 uint64_t net_server_accept_pauses(const struct net_server *server);
 uint64_t net_server_turned_away(const struct net_server *server);
-/* Closes everything now; running requests get on_finished(gone = true). Frees the server. */
+/* Closes everything now; running requests get on_finished(gone = true) inside this call. Frees the server. Not to
+ * be called from one of its handlers. NULL is accepted. */
 void net_server_free(struct net_server *server);
 
 const struct request_head *request_head(const struct request *request);
