@@ -123,11 +123,15 @@ def run(step):
     return outcome
 
 
-def kill_group(process):
+def signal_group(process):
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except ProcessLookupError:
         pass
+
+
+def kill_group(process):
+    signal_group(process)
     process.wait()
 
 
@@ -157,9 +161,10 @@ def run_all(steps):
     busy = []
 
     def stop(number, _frame):
+        # No waiting here: a second signal (Ctrl-C reaches a whole group) would wait for the first one's lock.
         stopping.set()
         for process in list(running.values()):
-            kill_group(process)
+            signal_group(process)
         os._exit(128 + number)
 
     signal.signal(signal.SIGINT, stop)
