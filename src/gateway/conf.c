@@ -27,6 +27,9 @@
 /* An option of each section that nobody writes: libconfuse gives it its default when a section opens, and its
  * callback is how we learn of that, and of the line. */
 #define OPENING_MARK "__open__"
+/* A line of ours behind the file's last. libconfuse does not mind a section that is still open when the file ends;
+ * this line, met inside one, tells. */
+#define END_MARK "__end__"
 
 struct texts {
     struct slice *items; /* each is a malloc'd copy */
@@ -55,6 +58,8 @@ struct loader {
     size_t unknown_count;
     bool again; /* a new unknown name was met: parse again */
     bool no_memory;
+    int end_line;  /* where END_MARK stands */
+    bool ended;    /* it was read, at the top of the file */
     size_t syntax; /* errors that ended the reading */
     size_t errors;
     const struct conf_flag *flag; /* being set, for messages */
@@ -230,6 +235,21 @@ static void find_empty_lists(struct loader *l, const cfg_t *cfg, struct scope *s
     }
 }
 
+/* END_MARK was read, ours or one that the file has for itself. */
+static int end_read(cfg_t *cfg, cfg_opt_t *opt)
+{
+    struct loader *l = loading;
+    if ((int)cfg->line != l->end_line) {
+        say_unknown(l, cfg->title != NULL, opt->name, (int)cfg->line);
+    } else if (cfg->title) {
+        l->syntax++;
+        told(l, SETTINGS_ERROR, "syntax", NULL, cfg->title, l->section.route ? l->section.route->line : 0,
+             "the file ends inside this route; close it with }");
+    }
+    l->ended = l->ended || (int)cfg->line == l->end_line;
+    return 0;
+}
+
 /* route "NAME" { was read. */
 static int section_opened(cfg_t *cfg, cfg_opt_t *opt)
 {
@@ -299,7 +319,7 @@ static void parser_said(cfg_t *cfg, const char *format, va_list arguments)
     struct buffer text = {0};
     buffer_text(&text, said);
     if (strncmp(said, "premature end", 13) == 0)
-        buffer_text(&text, ": a brace or a quote is open; close it");
+        buffer_text(&text, ": a value, a brace or a closing quote is missing");
     else if (strncmp(said, "unexpected token '{'", 20) == 0)
         buffer_text(&text, ": this setting takes one value, not a list in braces");
     else if (strncmp(said, "unexpected", 10) == 0)
@@ -318,7 +338,7 @@ static void parser_said(cfg_t *cfg, const char *format, va_list arguments)
     buffer_fini(&text);
 }
 
-#define ROOM (SETTING_ID_COUNT + UNKNOWN_MAX + 3)
+#define ROOM (SETTING_ID_COUNT + UNKNOWN_MAX + 4)
 
 static void fill(cfg_opt_t *opts, const struct loader *l, enum setting_scope scope, cfg_opt_t *route_opts)
 {
@@ -338,6 +358,9 @@ static void fill(cfg_opt_t *opts, const struct loader *l, enum setting_scope sco
             opts[n] = any;
             opts[n++].validcb = value_read;
         }
+    const cfg_opt_t last = CFG_STR(END_MARK, NULL, CFGF_NODEFAULT);
+    opts[n] = last;
+    opts[n++].validcb = end_read;
     if (scope == SETTING_SCOPE_ROUTE) {
         cfg_opt_t mark = CFG_STR(OPENING_MARK, NULL, CFGF_NONE);
         mark.def.parsed = (char *)(uintptr_t) "1";
@@ -350,6 +373,50 @@ static void fill(cfg_opt_t *opts, const struct loader *l, enum setting_scope sco
     }
     assert(n < ROOM);
     opts[n] = end;
+}
+
+/*
+ * Writes spaces over comments. libconfuse reads comments itself, but counts their lines twice, and every line number
+ * behind one would be wrong. Returns false at a comment or a quote that never ends; *line is where it begins.
+ */
+static bool blank_comments(char *text, int *line, bool *in_quote)
+{
+    int now = 1;
+    for (char *p = text; *p; p++) {
+        if (*p == '\n')
+            now++;
+        if (*p == '"' || *p == '\'') {
+            char quote = *p;
+            *line = now;
+            for (p++; *p && *p != quote; p++) {
+                if (*p == '\\' && p[1])
+                    p++;
+                now += *p == '\n';
+            }
+            if (!*p) {
+                *in_quote = true;
+                return false;
+            }
+        } else if (*p == '#' || (*p == '/' && p[1] == '/')) {
+            while (p[1] && p[1] != '\n')
+                *p++ = ' ';
+            *p = ' ';
+        } else if (*p == '/' && p[1] == '*') {
+            const char *end = strstr(p + 2, "*/");
+            *line = now;
+            if (!end) {
+                *in_quote = false;
+                return false;
+            }
+            for (; p < end + 2; p++) {
+                now += *p == '\n';
+                if (*p != '\n')
+                    *p = ' ';
+            }
+            p--;
+        }
+    }
+    return true;
 }
 
 /* Parses the text once into fresh settings. */
@@ -374,13 +441,14 @@ static void parse_once(struct loader *l, const char *text)
     l->syntax = 0;
     l->errors = 0;
     l->in_section = false;
+    l->ended = false;
     int parsed = cfg_parse_buf(cfg, text);
-    if (parsed == CFG_SUCCESS) {
+    if (parsed == CFG_SUCCESS && l->ended) {
         find_empty_lists(l, cfg, &l->top, 1);
     } else if (!l->again && l->syntax == 0) {
         l->syntax++;
         told(l, SETTINGS_ERROR, "syntax", NULL, NULL, (int)cfg->line,
-             "the file ends inside a text in quotes, or has a bad escape in one; close the quotes");
+             "a text in quotes has a bad escape; write \\\\ for a backslash");
     }
     scope_finish(l, &l->section);
     scope_finish(l, &l->top);
@@ -590,6 +658,19 @@ static enum status load(struct loader *l, const struct conf_flags *flags)
         }
         if (status != STATUS_OK)
             goto done;
+        l->end_line = 2;
+        for (size_t i = 0; i < text.len; i++)
+            l->end_line += text.data[i] == '\n';
+        buffer_text(&text, "\n" END_MARK " = 1\n");
+        (void)buffer_cstring(&text);
+        int line = 0;
+        bool in_quote = false;
+        if (!text.failed && !blank_comments(text.data, &line, &in_quote)) {
+            told(l, SETTINGS_ERROR, "syntax", NULL, NULL, line,
+                 in_quote ? "this quote is never closed" : "this comment is never closed; end it with */");
+            status = STATUS_INVALID;
+            goto done;
+        }
         parse(l, buffer_cstring(&text));
     } else if (settings_new(&l->settings) != STATUS_OK) {
         l->no_memory = true;
