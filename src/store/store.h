@@ -88,28 +88,31 @@ enum store_kind {
 struct store_op {
     /* Asked. Slices are borrowed until the operation is answered. */
     enum store_kind kind;
-    struct call_row row;  /* CLAIM, TAKE, ATTACH: the new row. END, ATTEMPT: what to write. FENCE, LOOKUP: identity. */
-    int64_t id, fence;    /* ATTEMPT, RENEW, END, READ, WATCH */
+    struct call_row
+        row; /* CLAIM, TAKE, ATTACH: the new row. END, ATTEMPT: what to write. FENCE, LOOKUP: identity. */
+    int64_t id, fence; /* ATTEMPT, RENEW, END, READ, WATCH */
     int64_t expect_call_id, expect_call_fence, expect_holder_id, expect_holder_fence;
     unsigned from_states;
     bool any_fence, make_task, answer_only, want_suspect, block_suspect, peek;
-    int64_t id_time_ms;   /* CLAIM: the time inside the callId, or 0 */
-    int64_t task_due_ms;  /* END with make_task: when the first round is due */
+    int64_t id_time_ms;  /* CLAIM: the time inside the callId, or 0 */
+    int64_t task_due_ms; /* END with make_task: when the first round is due */
     size_t limit;
 
     /* Answered. */
-    enum status status;   /* OK; CONFLICT; IO: nothing was written (full disk, unreadable, locked); UNKNOWN: it may
+    enum status
+        status; /* OK; CONFLICT; IO: nothing was written (full disk, unreadable, locked); UNKNOWN: it may
                            * have been written and could not be looked up; FULL: the queue refused it */
     bool done;
     struct rows rows;     /* slices point into memory */
     struct buffer memory; /* owned by the operation's maker, who ends it with store_op_fini() */
     int64_t expired[STORE_IDS_MAX];
     size_t count;
-    bool more;            /* PURGE: the step ended at its bound, not for want of work */
+    bool more; /* PURGE: the step ended at its bound, not for want of work */
 
     /* For store/worker.h. `answered` is called on a store thread, last thing; the operation is the maker's again. */
     struct list link;
-    int stage; /* of a watch, under the worker's lock */
+    int stage;      /* of a watch, under the worker's lock */
+    bool cancelled; /* the same */
     void (*answered)(struct store_op *op);
     void *user;
 };
@@ -123,11 +126,11 @@ struct store_stats {
 };
 
 struct store_settings {
-    const char *url;                     /* "sqlite:PATH" */
-    const char *owner;                   /* this process: node, pid, start; written into rows */
-    int64_t (*now_ms)(void *context);    /* the store's clock where the database has none of its own (SQLite) */
+    const char *url;                  /* "sqlite:PATH" */
+    const char *owner;                /* this process: node, pid, start; written into rows */
+    int64_t (*now_ms)(void *context); /* the store's clock where the database has none of its own (SQLite) */
     void *context;
-    const char *vfs;                     /* SQLite VFS name for the simulator; NULL: the default */
+    const char *vfs; /* SQLite VFS name for the simulator; NULL: the default */
     bool read_only;
 };
 

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What a kind of store brings: store.c picks one by the scheme of the URL and hands every call of store.h on. A new
+ * store is a new driver and a row in store.c; test/unit/store/conformance.c tells whether it keeps its promises.
+ */
+#ifndef SAMEKEY_STORE_DRIVER_H
+#define SAMEKEY_STORE_DRIVER_H
+
+#include "store/store.h"
+
+struct store_driver {
+    void (*batch)(struct store *store, struct store_op **ops, size_t count);
+    enum status (*reader_open)(struct store_reader **out, struct store *store, struct buffer *error);
+    void (*reader_run)(struct store_reader *reader, struct store_op *op);
+    void (*reader_free)(struct store_reader *reader);
+    void (*idle)(struct store *store);
+    void (*stats)(struct store *store, struct store_stats *out);
+    enum status (*raise_covers_since)(struct store *store, int64_t covers_since_ms);
+    void (*close)(struct store *store);
+};
+
+/* First member of every driver's own store and reader. */
+struct store {
+    const struct store_driver *driver;
+};
+
+struct store_reader {
+    const struct store_driver *driver;
+};
+
+/* `rest` is the URL behind "sqlite:". Errors as store_open(). */
+enum status sqlite_store_open(struct store **out, const char *rest, const struct store_settings *settings,
+                              struct buffer *error);
+
+/* Empties what an operation answers, before it runs (again). Its memory is kept for reuse. */
+void store_op_reset(struct store_op *op);
+
+/* True of the operations that change nothing: readers serve them. */
+bool store_op_reads(const struct store_op *op);
+
+/* Copies rows out of other memory, pointers and not offsets; memory->failed says that it could not. */
+void rows_copy(struct rows *to, struct buffer *memory, const struct rows *from);
+
+#endif

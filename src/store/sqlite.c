@@ -1,0 +1,577 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The SQLite store: receipts in one file that one process owns.
+ *
+ * Always true:
+ *  (1) A batch is one transaction; an operation is answered STATUS_OK only after its COMMIT returned, and a COMMIT
+ *      returns only after the log is synced (WAL, synchronous = FULL).
+ *  (2) One process writes the file. Its lock is a flock on PATH.lock, which ends with the process however it ends.
+ *  (3) Memory (last id, unresolved calls, notes) mirrors what is committed, or what the running transaction wrote.
+ *      A transaction that fails throws it away with the connection, and both are made anew from the disk: there is
+ *      no undo that could be wrong.
+ *  (4) STATUS_IO means that the operation is not in the file and will not appear there, even after a crash.
+ *
+ * Why (4) needs care: a COMMIT that fails while syncing has already written its frames. SQLite forgets them, but a
+ * crash before the next write would find them in the log and take them for committed. So after such a COMMIT a small
+ * write is committed first, over those frames; only then is the answer "not written".
+ */
+#include "store/sqlite.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+struct sqlite_reader {
+    struct store_reader reader;
+    struct sqlite_store *store;
+    struct connection connection;
+};
+
+static int64_t clock_ms(void *context)
+{
+    (void)context;
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* ---- memory of the disk ---- */
+
+static int read_meta(struct connection *c, const char *name, int64_t *value)
+{
+    sqlite3_stmt *stmt = connection_statement(c, SQL_META_READ);
+    if (!stmt)
+        return sqlite3_extended_errcode(c->db);
+    sqlite3_bind_text(stmt, 1, name, -1, SQLITE_STATIC);
+    int rc = connection_step(stmt);
+    if (rc != SQLITE_ROW)
+        return rc == SQLITE_OK ? SQLITE_CORRUPT : rc;
+    *value = sqlite3_column_int64(stmt, 0);
+    return sqlite3_reset(stmt);
+}
+
+static struct slice column_slice(sqlite3_stmt *stmt, int column)
+{
+    const char *data = sqlite3_column_blob(stmt, column);
+    return slice_of(data, data ? (size_t)sqlite3_column_bytes(stmt, column) : 0);
+}
+
+/* Reads the unresolved rows, of which there are few however many are stored. */
+static int load_unresolved(struct sqlite_store *s)
+{
+    size_t capacity = 0;
+    sqlite3_stmt *stmt = connection_statement(&s->writer, SQL_UNRESOLVED);
+    if (!stmt)
+        return sqlite3_extended_errcode(s->writer.db);
+    sqlite3_bind_text(stmt, 1, s->owner, -1, SQLITE_STATIC);
+    int rc;
+    while ((rc = connection_step(stmt)) == SQLITE_ROW) {
+        int64_t id = sqlite3_column_int64(stmt, 0);
+        struct slice fingerprint = column_slice(stmt, 3);
+        struct digest32 digest;
+        if (fingerprint.len == sizeof digest.bytes) {
+            memcpy(digest.bytes, fingerprint.data, sizeof digest.bytes);
+            uint64_t hash = unresolved_hash(column_slice(stmt, 4), column_slice(stmt, 5), &digest);
+            pthread_mutex_lock(&s->unresolved_lock);
+            (void)unresolved_add(&s->unresolved, id, hash);
+            pthread_mutex_unlock(&s->unresolved_lock);
+        }
+        if (sqlite3_column_int(stmt, 1) != STATE_PROCESSING || !sqlite3_column_int(stmt, 2))
+            continue;
+        if (s->foreign_count == capacity) {
+            capacity = capacity ? capacity * 2 : 64;
+            int64_t *more = realloc(s->foreign, capacity * sizeof *more);
+            if (!more) {
+                sqlite3_reset(stmt);
+                return SQLITE_NOMEM;
+            }
+            s->foreign = more;
+        }
+        s->foreign[s->foreign_count++] = id;
+    }
+    return rc;
+}
+
+static void forget(struct sqlite_store *s)
+{
+    pthread_mutex_lock(&s->unresolved_lock);
+    unresolved_fini(&s->unresolved);
+    pthread_mutex_unlock(&s->unresolved_lock);
+    free(s->foreign);
+    s->foreign = NULL;
+    s->foreign_count = s->foreign_next = 0;
+    memset(s->noted, 0, sizeof s->noted);
+    s->loaded = false;
+}
+
+static int log_grew(void *context, sqlite3 *db, const char *name, int pages)
+{
+    (void)db, (void)name;
+    struct sqlite_store *s = context;
+    if (pages < s->wal_pages) /* the log began anew */
+        s->wal_moved = 0;
+    s->wal_pages = pages;
+    return SQLITE_OK;
+}
+
+static int load(struct sqlite_store *s)
+{
+    int64_t newest = 0;
+    forget(s);
+    int rc = s->writer.db ? SQLITE_OK : connection_open(&s->writer, s, true);
+    if (rc == SQLITE_OK) {
+        sqlite3_wal_hook(s->writer.db, log_grew, s);
+        rc = read_meta(&s->writer, "last_id", &s->last_id);
+    }
+    if (rc == SQLITE_OK)
+        rc = read_meta(&s->writer, "removed", &s->removed);
+    if (rc == SQLITE_OK)
+        rc = read_meta(&s->writer, "covers_since_ms", &s->covers_since_ms);
+    if (rc == SQLITE_OK)
+        rc = read_meta(&s->writer, "refuse_before_ms", &s->refuse_before_ms);
+    if (rc == SQLITE_OK) {
+        sqlite3_stmt *stmt = connection_statement(&s->writer, SQL_LAST_ID);
+        rc = stmt ? connection_step(stmt) : sqlite3_extended_errcode(s->writer.db);
+        if (rc == SQLITE_ROW) {
+            newest = sqlite3_column_int64(stmt, 0);
+            rc = sqlite3_reset(stmt);
+        }
+    }
+    if (rc == SQLITE_OK && newest > s->last_id)
+        s->last_id = newest;
+    if (rc == SQLITE_OK)
+        rc = load_unresolved(s);
+    s->loaded = rc == SQLITE_OK;
+    return rc;
+}
+
+/* After a failure: nothing in memory and nothing of the connection is believed any more. */
+static void lose(struct sqlite_store *s)
+{
+    forget(s);
+    if (s->writer.db)
+        connection_close(&s->writer);
+}
+
+/* ---- the batch ---- */
+
+/* True if the row stands as the operation wrote it. Only asked after a failed COMMIT. */
+static int stands_as_written(struct sqlite_store *s, const struct store_op *op, int64_t id, bool *stands)
+{
+    sqlite3_stmt *stmt = connection_statement(&s->writer, SQL_TRACE);
+    *stands = false;
+    if (!stmt)
+        return sqlite3_extended_errcode(s->writer.db);
+    sqlite3_bind_int64(stmt, 1, id);
+    int rc = connection_step(stmt);
+    if (rc != SQLITE_ROW)
+        return rc;
+    int64_t fence = sqlite3_column_int64(stmt, 0), updated = sqlite3_column_int64(stmt, 1);
+    int64_t lease = sqlite3_column_int64(stmt, 2);
+    int state = sqlite3_column_int(stmt, 3), attempts = sqlite3_column_int(stmt, 4);
+    switch (op->kind) {
+    case STORE_ATTEMPT:
+        *stands = updated == s->now && attempts == op->row.attempt_count && lease == op->row.lease_end_ms;
+        break;
+    case STORE_RENEW:
+        *stands = updated == s->now && lease == op->row.lease_end_ms;
+        break;
+    case STORE_END:
+        *stands = updated == s->now && state == (int)op->row.state;
+        break;
+    case STORE_EXPIRE:
+        *stands = updated == s->now && state == STATE_UNKNOWN;
+        break;
+    default: /* rows.call is what was written */
+        *stands = updated == s->now && fence == op->rows.call.fence && state == (int)op->rows.call.state;
+    }
+    return sqlite3_reset(stmt);
+}
+
+static int64_t written_id(const struct store_op *op)
+{
+    if (!op->done || store_op_reads(op) || op->kind == STORE_PURGE || op->kind == STORE_TASK)
+        return 0; /* nothing written, or nothing that could tell and that cannot be asked for again */
+    if (op->kind == STORE_EXPIRE)
+        return op->expired[0];
+    return op->rows.call.id ? op->rows.call.id : op->id;
+}
+
+/* The COMMIT's answer was lost: look on a new connection for what it would have written. A transaction is there as a
+ * whole or not at all, so one row that differs decides for all; of several writes to one row the last one counts. */
+static enum status look_up(struct sqlite_store *s, struct store_op **ops, size_t count)
+{
+    bool stands = true, seen = false;
+    if (load(s) != SQLITE_OK)
+        return STATUS_UNKNOWN;
+    for (size_t i = count; stands && i-- > 0;) {
+        int64_t id = written_id(ops[i]);
+        bool later = id == 0;
+        for (size_t j = i + 1; !later && j < count; j++)
+            later = written_id(ops[j]) == id;
+        if (later)
+            continue;
+        if (stands_as_written(s, ops[i], id, &stands) != SQLITE_OK)
+            return STATUS_UNKNOWN;
+        seen = true;
+    }
+    /* Not there: write over what the failed COMMIT may have left in the log. There: it was read from memory that
+     * may never have reached the disk, so move it into the file, synced. */
+    if (connection_run(&s->writer, SQL_PIN, 0, NULL) != SQLITE_OK)
+        return STATUS_UNKNOWN;
+    if (!stands)
+        return STATUS_IO;
+    if (!seen)
+        return STATUS_UNKNOWN;
+    int log, moved;
+    int rc = sqlite3_wal_checkpoint_v2(s->writer.db, NULL, SQLITE_CHECKPOINT_FULL, &log, &moved);
+    return rc == SQLITE_OK && log == moved ? STATUS_OK : STATUS_UNKNOWN;
+}
+
+static bool one_operations_fault(int rc)
+{
+    rc &= 0xff;
+    return rc == SQLITE_CONSTRAINT || rc == SQLITE_TOOBIG || rc == SQLITE_MISMATCH || rc == SQLITE_NOMEM;
+}
+
+static void checkpoint(struct sqlite_store *s, int64_t from_pages)
+{
+    int log, moved;
+    if (!s->writer.db || s->wal_pages - s->wal_moved < from_pages)
+        return;
+    /* Never waits for readers; what it could not move, the next one does. */
+    if (sqlite3_wal_checkpoint_v2(s->writer.db, NULL, SQLITE_CHECKPOINT_PASSIVE, &log, &moved) == SQLITE_OK &&
+        moved >= 0)
+        s->wal_moved = moved;
+}
+
+static void publish(struct sqlite_store *s)
+{
+    atomic_store_explicit(&s->rows, s->last_id - s->removed, memory_order_relaxed);
+}
+
+static void answer(struct sqlite_store *s, struct store_op *op, enum status status)
+{
+    if (status != STATUS_OK) {
+        store_op_reset(op);
+        op->status = status;
+    }
+    if (op->memory.failed) {
+        memset(&op->rows, 0, sizeof op->rows);
+        op->status = STATUS_NO_MEMORY;
+    }
+    rows_settle(&op->rows, &op->memory);
+    op->rows.now_ms = s->now;
+    op->rows.covers_since_ms = op->kind == STORE_CLAIM ? s->refuse_before_ms : s->covers_since_ms;
+}
+
+static void run(struct sqlite_store *s, struct store_op **ops, size_t count);
+
+/* A batch that came to nothing. Reads have lost nothing and are run again; what one operation did must not cost its
+ * neighbours their writes. */
+static void run_apart(struct sqlite_store *s, struct store_op **ops, size_t count, bool only_reads,
+                      enum status status)
+{
+    for (size_t i = 0; i < count; i++)
+        if (!only_reads || (store_op_reads(ops[i]) && count > 1))
+            run(s, &ops[i], 1);
+        else
+            answer(s, ops[i], status);
+}
+
+static void run(struct sqlite_store *s, struct store_op **ops, size_t count)
+{
+    bool writes = false;
+    int rc = s->loaded ? SQLITE_OK : load(s);
+    for (size_t i = 0; i < count; i++) {
+        store_op_reset(ops[i]);
+        writes = writes || !store_op_reads(ops[i]);
+    }
+    if (rc == SQLITE_OK && writes && s->read_only)
+        rc = SQLITE_READONLY;
+    if (rc == SQLITE_OK)
+        rc = connection_run(&s->writer, writes ? SQL_BEGIN_WRITE : SQL_BEGIN_READ, 0, NULL);
+    for (size_t i = 0; rc == SQLITE_OK && i < count; i++)
+        rc = sqlite_write(s, ops[i]);
+    if (rc == SQLITE_OK) {
+        rc = connection_run(&s->writer, SQL_COMMIT, 0, NULL);
+        if (rc == SQLITE_OK) {
+            for (size_t i = 0; i < count; i++)
+                answer(s, ops[i], STATUS_OK);
+            return;
+        }
+        lose(s);
+        enum status status = STATUS_IO;
+        if (writes && (rc & 0xff) != SQLITE_FULL && (rc & 0xff) != SQLITE_BUSY)
+            status = look_up(s, ops, count);
+        if (status != STATUS_OK)
+            run_apart(s, ops, count, true, status);
+        else
+            for (size_t i = 0; i < count; i++)
+                answer(s, ops[i], STATUS_OK);
+        return;
+    }
+    lose(s);
+    if (!one_operations_fault(rc))
+        run_apart(s, ops, count, true, STATUS_IO);
+    else if (count > 1)
+        run_apart(s, ops, count, false, STATUS_OK);
+    else
+        answer(s, ops[0], (rc & 0xff) == SQLITE_NOMEM ? STATUS_NO_MEMORY : STATUS_INVALID);
+}
+
+static void sqlite_batch(struct store *store, struct store_op **ops, size_t count)
+{
+    struct sqlite_store *s = (struct sqlite_store *)store;
+    s->now = s->now_ms(s->context);
+    run(s, ops, count);
+    publish(s);
+    checkpoint(s, SQLITE_WAL_PAGES);
+}
+
+static void sqlite_idle(struct store *store)
+{
+    checkpoint((struct sqlite_store *)store, SQLITE_WAL_IDLE_PAGES);
+}
+
+static int64_t file_bytes(const char *path, const char *more)
+{
+    struct stat about;
+    struct buffer name = {0};
+    buffer_text(&name, path);
+    buffer_text(&name, more);
+    int64_t bytes = stat(buffer_cstring(&name), &about) == 0 ? (int64_t)about.st_size : 0;
+    buffer_fini(&name);
+    return bytes;
+}
+
+static void sqlite_stats(struct store *store, struct store_stats *out)
+{
+    struct sqlite_store *s = (struct sqlite_store *)store;
+    out->rows = atomic_load_explicit(&s->rows, memory_order_relaxed);
+    out->bytes_on_disk = file_bytes(s->path, "") + file_bytes(s->path, "-wal");
+}
+
+static enum status sqlite_raise_covers_since(struct store *store, int64_t covers_since_ms)
+{
+    struct sqlite_store *s = (struct sqlite_store *)store;
+    int rc = s->loaded ? SQLITE_OK : load(s);
+    if (rc == SQLITE_OK && covers_since_ms <= s->covers_since_ms && covers_since_ms <= s->refuse_before_ms)
+        return STATUS_OK;
+    if (rc == SQLITE_OK)
+        rc = connection_run(&s->writer, SQL_BEGIN_WRITE, 0, NULL);
+    if (rc == SQLITE_OK) {
+        if (s->covers_since_ms < covers_since_ms)
+            s->covers_since_ms = covers_since_ms;
+        s->refuse_before_ms = s->covers_since_ms;
+        rc = covers_since_write(s);
+    }
+    if (rc == SQLITE_OK)
+        rc = connection_run(&s->writer, SQL_COMMIT, 0, NULL);
+    if (rc == SQLITE_OK)
+        return STATUS_OK;
+    lose(s);
+    return STATUS_IO;
+}
+
+/* ---- readers ---- */
+
+static enum status reader_open(struct store_reader **out, struct store *store, struct buffer *error)
+{
+    struct sqlite_store *s = (struct sqlite_store *)store;
+    struct sqlite_reader *r = calloc(1, sizeof *r);
+    if (!r)
+        return STATUS_NO_MEMORY;
+    r->reader.driver = store->driver;
+    r->store = s;
+    int rc = connection_open(&r->connection, s, false);
+    if (rc == SQLITE_OK) {
+        *out = &r->reader;
+        return STATUS_OK;
+    }
+    enum status status = sqlite_words(error, s->path, rc, r->connection.db);
+    connection_close(&r->connection);
+    free(r);
+    return status;
+}
+
+static void reader_run(struct store_reader *reader, struct store_op *op)
+{
+    struct sqlite_reader *r = (struct sqlite_reader *)reader;
+    struct sqlite_store *s = r->store;
+    int64_t covers = 0;
+    store_op_reset(op);
+    /* One read transaction: the call and the holder of its key as they stood at one moment. covers_since is read in
+     * it too: "no such row" and "everything since then is known" must not come from two moments. */
+    int rc = r->connection.db ? SQLITE_OK : connection_open(&r->connection, s, false);
+    if (rc == SQLITE_OK)
+        rc = connection_run(&r->connection, SQL_BEGIN_READ, 0, NULL);
+    if (rc == SQLITE_OK)
+        rc = sqlite_read(s, &r->connection, op);
+    if (rc == SQLITE_OK)
+        rc = read_meta(&r->connection, op->kind == STORE_CLAIM ? "refuse_before_ms" : "covers_since_ms",
+                       &covers);
+    if (rc == SQLITE_OK)
+        rc = connection_run(&r->connection, SQL_COMMIT, 0, NULL);
+    if (rc != SQLITE_OK) {
+        connection_close(&r->connection); /* the next read opens it anew */
+        store_op_reset(op);
+        op->status = (rc & 0xff) == SQLITE_NOMEM ? STATUS_NO_MEMORY : STATUS_IO;
+    }
+    rows_settle(&op->rows, &op->memory);
+    op->rows.now_ms = s->now_ms(s->context);
+    op->rows.covers_since_ms = covers;
+}
+
+static void reader_free(struct store_reader *reader)
+{
+    struct sqlite_reader *r = (struct sqlite_reader *)reader;
+    connection_close(&r->connection);
+    free(r);
+}
+
+/* ---- opening and closing ---- */
+
+static void sqlite_store_close(struct store *store)
+{
+    struct sqlite_store *s = (struct sqlite_store *)store;
+    forget(s);
+    if (s->writer.db)
+        connection_close(&s->writer);
+    if (s->lock >= 0)
+        close(s->lock); /* ends the flock; the file stays, since removing it would race with the next owner */
+    pthread_mutex_destroy(&s->unresolved_lock);
+    free(s->path);
+    free(s->owner);
+    free(s->vfs);
+    free(s);
+}
+
+static const struct store_driver sqlite_driver = {
+    .batch = sqlite_batch,
+    .reader_open = reader_open,
+    .reader_run = reader_run,
+    .reader_free = reader_free,
+    .idle = sqlite_idle,
+    .stats = sqlite_stats,
+    .raise_covers_since = sqlite_raise_covers_since,
+    .close = sqlite_store_close,
+};
+
+/* The path with its folder resolved, so that two spellings of one file meet in one lock. */
+static char *resolve(const char *path)
+{
+    char *whole = realpath(path, NULL);
+    if (whole || errno != ENOENT)
+        return whole ? whole : strdup(path);
+    const char *slash = strrchr(path, '/');
+    char *folder = slash == path ? strdup("/") : slash ? strndup(path, (size_t)(slash - path)) : strdup(".");
+    char *real = folder ? realpath(folder, NULL) : NULL;
+    if (!real || asprintf(&whole, "%s/%s", strcmp(real, "/") == 0 ? "" : real, slash ? slash + 1 : path) < 0)
+        whole = strdup(path);
+    free(folder);
+    free(real);
+    return whole;
+}
+
+/* Not on the database itself: closing any other descriptor of it would drop SQLite's own locks. */
+static enum status lock_take(struct sqlite_store *s, struct buffer *error)
+{
+    char *name = NULL, pid[24];
+    enum status status = STATUS_OK;
+    if (asprintf(&name, "%s.lock", s->path) < 0)
+        return STATUS_NO_MEMORY;
+    s->lock = open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0640);
+    if (s->lock < 0) {
+        if (errno == EACCES || errno == ENOENT || errno == ENOTDIR || errno == EROFS)
+            status = sqlite_words(error, s->path, SQLITE_CANTOPEN, NULL);
+        else {
+            buffer_format(error, "%s cannot be made (%s): check its disk.", name, strerror(errno));
+            status = STATUS_IO;
+        }
+    } else if (flock(s->lock, LOCK_EX | LOCK_NB) != 0) {
+        ssize_t n = pread(s->lock, pid, sizeof pid - 1, 0);
+        pid[n > 0 ? n : 0] = '\0';
+        buffer_format(
+            error,
+            "Another samekey (process %s) owns %s: stop it first, or give this gateway a file of its own; "
+            "gateways on several machines need one store that they can share.",
+            n > 0 ? pid : "unknown", s->path);
+        status = STATUS_CONFLICT;
+    } else {
+        int len = snprintf(pid, sizeof pid, "%ld", (long)getpid());
+        if (ftruncate(s->lock, 0) != 0 || pwrite(s->lock, pid, (size_t)len, 0) != len)
+            (void)0; /* the number is only for the message above */
+    }
+    free(name);
+    return status;
+}
+
+/* A new file must still be there after a power cut: SQLite syncs the folder for its log, not for the file. */
+static int sync_folder(const struct sqlite_store *s)
+{
+    char *folder = strdup(s->path), *slash = folder ? strrchr(folder, '/') : NULL;
+    if (!slash) {
+        free(folder);
+        return SQLITE_OK;
+    }
+    slash[slash == folder] = '\0';
+    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int rc = fd >= 0 && fsync(fd) != 0 && errno != EINVAL ? SQLITE_IOERR_DIR_FSYNC : SQLITE_OK;
+    if (fd >= 0)
+        close(fd);
+    free(folder);
+    return rc;
+}
+
+enum status sqlite_store_open(struct store **out, const char *rest, const struct store_settings *settings,
+                              struct buffer *error)
+{
+    enum status status = STATUS_NO_MEMORY;
+    if (!*rest) {
+        buffer_text(error, "\"sqlite:\" names no file: use store = \"sqlite:PATH\".");
+        return STATUS_INVALID;
+    }
+    struct sqlite_store *s = calloc(1, sizeof *s);
+    if (!s)
+        return status;
+    s->store.driver = &sqlite_driver;
+    s->lock = -1;
+    pthread_mutex_init(&s->unresolved_lock, NULL);
+    s->now_ms = settings->now_ms ? settings->now_ms : clock_ms;
+    s->context = settings->context;
+    s->read_only = settings->read_only;
+    s->path = settings->vfs ? strdup(rest) : resolve(rest);
+    s->owner = strdup(settings->owner ? settings->owner : "");
+    s->vfs = settings->vfs ? strdup(settings->vfs) : NULL;
+    if (!s->path || !s->owner || (settings->vfs && !s->vfs))
+        goto done;
+    /* A simulated disk has one simulated owner, who sees to it. */
+    status = s->read_only || s->vfs ? STATUS_OK : lock_take(s, error);
+    if (status != STATUS_OK)
+        goto done;
+    int rc = connection_open(&s->writer, s, true);
+    if (rc == SQLITE_OK)
+        rc =
+            sqlite_schema_migrate(s->writer.db, s->path, s->read_only, s->now_ms(s->context), &status, error);
+    if (rc == SQLITE_OK && status == STATUS_OK)
+        rc = s->vfs ? SQLITE_OK : sync_folder(s);
+    if (rc == SQLITE_OK && status == STATUS_OK)
+        rc = load(s);
+    if (rc != SQLITE_OK)
+        status = sqlite_words(error, s->path, rc, s->writer.db);
+    if (status == STATUS_OK) {
+        publish(s);
+        *out = &s->store;
+        return STATUS_OK;
+    }
+done:
+    sqlite_store_close(&s->store);
+    return status;
+}

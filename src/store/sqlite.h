@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Inside of the SQLite store: what its files share. Nobody outside src/store includes this.
+ *
+ *   sqlite.c            opening, the batch as one transaction, what a failure means, readers, closing
+ *   sqlite_schema.c     versions of the schema
+ *   sqlite_connection.c one connection with its kept statements
+ *   sqlite_rows.c       rows in and out
+ *   sqlite_write.c      the operations that write        sqlite_read.c   those that read
+ *   sqlite_purge.c      lives, and what is removed at their end
+ *   sqlite_words.c      errors in sentences with a remedy
+ *   unresolved.c        the unresolved calls by fingerprint, in memory
+ */
+#ifndef SAMEKEY_STORE_SQLITE_H
+#define SAMEKEY_STORE_SQLITE_H
+
+#include "store/driver.h"
+#include "store/unresolved.h"
+
+#include <pthread.h>
+#include <sqlite3.h>
+#include <stdatomic.h>
+
+#define SQLITE_CREATION_SKEW_MS                                                                              \
+    (10 * 60 * 1000) /* ids made this long before a new file was created are taken */
+#define SQLITE_PAGE_BYTES       4096
+#define SQLITE_CACHE_KIB        32768 /* of the writer; readers have SQLITE_READER_CACHE_KIB each */
+#define SQLITE_READER_CACHE_KIB 2048
+#define SQLITE_BUSY_MS          2000 /* how long a batch waits for a foreign lock, e.g. of a shell */
+#define SQLITE_WAL_IDLE_PAGES   512  /* when idle, a shorter log is not worth a checkpoint */
+#define SQLITE_WAL_PAGES        8192 /* a longer log is checkpointed between two batches, whatever waits */
+#define SQLITE_WAL_KEPT_BYTES   (64LL << 20) /* a log that once grew beyond this is cut back to it */
+#define SQLITE_GROW_BYTES       (1 << 20)    /* the file grows in such steps */
+#define SQLITE_BLOCK_ROWS       256          /* ids of one block; purging looks at rows block by block */
+#define SQLITE_DUE_NOTES        1024 /* notes of `due` remembered so that they are not written twice */
+#define SQLITE_PURGE_BLOCKS     16   /* blocks one step of purging looks at, at most */
+
+enum statement {
+#define STATEMENT(name, sql) SQL_##name,
+#include "store/sqlite_statements.def"
+#undef STATEMENT
+    SQL_COUNT
+};
+
+struct connection {
+    sqlite3 *db;
+    sqlite3_stmt *kept[SQL_COUNT]; /* prepared when first used */
+};
+
+struct due_note {
+    int64_t minute, block;
+};
+
+struct sqlite_store {
+    struct store store;
+    char *path, *owner, *vfs;
+    int64_t (*now_ms)(void *context);
+    void *context;
+    bool read_only;
+    int lock; /* descriptor of PATH.lock, flocked; -1: none */
+    struct connection writer;
+
+    /* Memory of what is on disk. After a failed transaction it is thrown away and read anew (sqlite_load). */
+    bool loaded;
+    int64_t last_id, removed, covers_since_ms, refuse_before_ms;
+    struct unresolved unresolved; /* under unresolved_lock: readers look for suspects too */
+    pthread_mutex_t unresolved_lock;
+    int64_t *foreign; /* rows in PROCESSING of earlier processes, oldest first */
+    size_t foreign_count, foreign_next;
+    struct due_note noted[SQLITE_DUE_NOTES];
+
+    int64_t now;       /* of this batch */
+    int64_t wal_pages; /* in the log as of the last commit */
+    int64_t wal_moved; /* of them, moved into the file */
+    atomic_llong rows;
+};
+
+/* sqlite_connection.c */
+int connection_open(struct connection *c, const struct sqlite_store *s, bool write);
+void connection_close(struct connection *c);
+/* A kept statement, ready to be bound; NULL when it cannot be prepared (the connection has the error). */
+sqlite3_stmt *connection_statement(struct connection *c, enum statement which);
+/* Steps once and resets what needs no more than one row or none: SQLITE_DONE becomes SQLITE_OK. SQLITE_ROW leaves
+ * the statement standing on its row: sqlite3_reset() it when the row is read. */
+int connection_step(sqlite3_stmt *stmt);
+/* Runs a statement that takes numbers only and gives no rows. */
+int connection_run(struct connection *c, enum statement which, int count, const int64_t *numbers);
+
+/* sqlite_schema.c: brings the file to this program's version. `refused` is STATUS_INVALID, with `error` filled, for
+ * a file that is not ours or newer; otherwise the result is SQLite's. */
+int sqlite_schema_migrate(sqlite3 *db, const char *path, bool read_only, int64_t now_ms, enum status *refused,
+                          struct buffer *error);
+
+/* sqlite_rows.c */
+#define ROW_FLAG_CALL_ID_MADE 1
+#define ROW_FLAG_MAYBE_RAN    2
+#define ROW_FLAG_BODY_KEPT    4
+/* Inserts the row, with its result where it has one of its own. Its id and times must be set. */
+int row_insert(struct connection *c, const struct call_row *row);
+/* Reads a row by id with its result (through `original`); row->id 0: there is none. While an operation's rows are
+ * gathered their slices are offsets into `memory`; rows_settle() makes them pointers, once, at the end. */
+int row_read(struct connection *c, int64_t id, struct call_row *row, struct buffer *memory);
+void rows_settle(struct rows *rows, const struct buffer *memory);
+/* Puts a row that stands in other memory into an operation's, texts as offsets like row_read(). */
+void row_take_over(struct call_row *to, const struct call_row *from, struct buffer *memory);
+/* Writes or replaces the result of a row. */
+int result_write(struct connection *c, int64_t id, const struct call_row *row);
+
+/* Of a 16-byte digest: the row's id, or 0. */
+int identity_find(struct connection *c, const struct digest *digest, int64_t *id);
+/* Of a row's callId and, where it has a key, of who holds that. */
+int identities_find(struct connection *c, const struct call_row *row, int64_t *call, int64_t *holder);
+
+/* sqlite_read.c: gathers the rows of an operation: `call_id` and `holder_id` are ids or 0. Checks the texts the asker
+ * has against those found: two texts under one digest are STATUS_INVALID. */
+int rows_gather(struct sqlite_store *s, struct connection *c, struct store_op *op, int64_t call_id,
+                int64_t holder_id);
+/* Looks for the unresolved call of want_suspect, as the connection sees the file. */
+int suspect_find(struct sqlite_store *s, struct connection *c, struct store_op *op);
+bool state_unresolved(enum call_state state);
+int sqlite_read(struct sqlite_store *s, struct connection *c, struct store_op *op);
+
+/* sqlite_write.c: runs one operation inside the batch's transaction. SQLITE_OK: op->status and the rest stand;
+ * anything else fails the transaction. */
+int sqlite_write(struct sqlite_store *s, struct store_op *op);
+
+/* sqlite_purge.c */
+/* Notes when the row has to be looked at again; nothing for a row that never expires. */
+int due_note(struct sqlite_store *s, const struct call_row *row);
+int sqlite_purge(struct sqlite_store *s, struct store_op *op);
+/* Writes covers_since_ms, and refuse_before_ms raised to it. */
+int covers_since_write(struct sqlite_store *s);
+
+/* sqlite_words.c: a sentence for a file that cannot be opened or used. */
+enum status sqlite_words(struct buffer *error, const char *path, int rc, sqlite3 *db);
+
+#endif

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * One connection of the SQLite store: how it is set up, and the statements it keeps prepared.
+ */
+#include "store/sqlite.h"
+
+#include <assert.h>
+#include <stdio.h>
+
+#define TEXT_OF(x)  TEXT_OF_(x)
+#define TEXT_OF_(x) #x
+
+/* The column lists come from row.def; the first column has no comma before it. */
+#define COLUMN(name) ", " #name
+static const char insert_columns[] =
+#include "store/row.def"
+    ;
+#undef COLUMN
+#define COLUMN(name) ", c." #name
+static const char read_columns[] =
+#include "store/row.def"
+    ;
+#undef COLUMN
+#define COLUMN(name) ", ?"
+static const char insert_values[] =
+#include "store/row.def"
+    ;
+#undef COLUMN
+
+static const char *const statements[] = {
+#define STATEMENT(name, sql) sql,
+#include "store/sqlite_statements.def"
+#undef STATEMENT
+};
+
+static char *statement_text(enum statement which)
+{
+    switch (which) {
+    case SQL_ROW_INSERT:
+        return sqlite3_mprintf("INSERT INTO call(%s) VALUES(%s)", insert_columns + 2, insert_values + 2);
+    case SQL_ROW_READ:
+        return sqlite3_mprintf(
+            "SELECT %s, r.headers, r.body, o.call_id, o.result_status, o.flags FROM call c"
+            " LEFT JOIN call o ON o.id = c.original"
+            " LEFT JOIN result r ON r.id = iif(c.original, c.original, c.id) WHERE c.id = ?1",
+            read_columns + 2);
+    default:
+        return sqlite3_mprintf("%s", statements[which]);
+    }
+}
+
+static const char setup_write[] =
+    "PRAGMA page_size = " TEXT_OF(SQLITE_PAGE_BYTES) ";"
+                                                     "PRAGMA journal_mode = WAL;"
+                                                     "PRAGMA synchronous = FULL;"
+                                                     "PRAGMA wal_autocheckpoint = 0;"
+                                                     "PRAGMA cache_spill = OFF;"
+                                                     "PRAGMA secure_delete = FAST;"
+                                                     "PRAGMA temp_store = MEMORY;"
+                                                     "PRAGMA cache_size = -" TEXT_OF(SQLITE_CACHE_KIB);
+static const char setup_read[] = "PRAGMA query_only = ON;"
+                                 "PRAGMA cache_size = -" TEXT_OF(SQLITE_READER_CACHE_KIB);
+
+int connection_open(struct connection *c, const struct sqlite_store *s, bool write)
+{
+    int flags = SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE;
+    flags |= s->read_only ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE;
+    if (write)
+        flags |= SQLITE_OPEN_CREATE;
+    int rc = sqlite3_open_v2(s->path, &c->db, flags, s->vfs);
+    if (rc == SQLITE_OK)
+        rc = sqlite3_busy_timeout(c->db, SQLITE_BUSY_MS);
+    if (rc == SQLITE_OK)
+        rc = sqlite3_exec(c->db, write ? setup_write : setup_read, NULL, NULL, NULL);
+    if (rc == SQLITE_OK && write) {
+        int grow = SQLITE_GROW_BYTES;
+        sqlite3_file_control(c->db, NULL, SQLITE_FCNTL_CHUNK_SIZE, &grow);
+        sqlite3_int64 kept = SQLITE_WAL_KEPT_BYTES;
+        char sql[64];
+        snprintf(sql, sizeof sql, "PRAGMA journal_size_limit = %lld", (long long)kept);
+        rc = sqlite3_exec(c->db, sql, NULL, NULL, NULL);
+    }
+    return rc;
+}
+
+void connection_close(struct connection *c)
+{
+    for (size_t i = 0; i < SQL_COUNT; i++) {
+        sqlite3_finalize(c->kept[i]);
+        c->kept[i] = NULL;
+    }
+    int rc = sqlite3_close(c->db);
+    assert(rc == SQLITE_OK);
+    (void)rc;
+    c->db = NULL;
+}
+
+sqlite3_stmt *connection_statement(struct connection *c, enum statement which)
+{
+    if (!c->kept[which]) {
+        char *sql = statement_text(which);
+        if (sql)
+            sqlite3_prepare_v3(c->db, sql, -1, SQLITE_PREPARE_PERSISTENT, &c->kept[which], NULL);
+        sqlite3_free(sql);
+    }
+    return c->kept[which];
+}
+
+int connection_step(sqlite3_stmt *stmt)
+{
+    int rc = sqlite3_step(stmt);
+    if (rc == SQLITE_ROW)
+        return rc;
+    int again = sqlite3_reset(stmt);
+    return rc == SQLITE_DONE ? again : rc;
+}
+
+int connection_run(struct connection *c, enum statement which, int count, const int64_t *numbers)
+{
+    sqlite3_stmt *stmt = connection_statement(c, which);
+    if (!stmt)
+        return sqlite3_extended_errcode(c->db);
+    for (int i = 0; i < count; i++)
+        sqlite3_bind_int64(stmt, i + 1, numbers[i]);
+    int rc = connection_step(stmt);
+    assert(rc != SQLITE_ROW);
+    return rc;
+}

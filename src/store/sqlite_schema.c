@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The schema of the SQLite store and its versions. Always true: (1) `PRAGMA user_version` is the number of
+ * migrations that were applied; (2) a migration and its number are committed together; (3) a published migration is
+ * never changed, a new one is added behind it; (4) a file with a higher number is left alone.
+ *
+ * sql/store.sqlite.sql holds the same schema for people; a unit test compares the two.
+ */
+#include "store/sqlite.h"
+
+#include <string.h>
+
+#define APPLICATION_ID 0x534B4559 /* "SKEY": tells our files from another program's */
+
+static const char *const migrations[] = {
+    /* 1: receipts, their identities and bodies, compensation tasks, the notes for purging. */
+    "CREATE TABLE call(id INTEGER PRIMARY KEY, state INTEGER NOT NULL, final INTEGER NOT NULL,"
+    " fence INTEGER NOT NULL, reason INTEGER NOT NULL, proof INTEGER NOT NULL, flags INTEGER NOT NULL,"
+    " created_ms INTEGER NOT NULL, updated_ms INTEGER NOT NULL, ended_ms INTEGER NOT NULL,"
+    " lease_end_ms INTEGER NOT NULL, window_ms INTEGER NOT NULL, first_attempt_ms INTEGER NOT NULL,"
+    " attempt_count INTEGER NOT NULL, result_status INTEGER NOT NULL, result_expires_ms INTEGER NOT NULL,"
+    " key_expires_ms INTEGER NOT NULL, tombstone_expires_ms INTEGER NOT NULL, original INTEGER NOT NULL,"
+    " call_digest BLOB NOT NULL, operation_digest BLOB, fingerprint_version INTEGER NOT NULL, fingerprint "
+    "BLOB,"
+    " credential BLOB, owner TEXT, tenant TEXT, route TEXT, scope TEXT, call_id TEXT, key TEXT, key_spelling "
+    "TEXT,"
+    " business_ref TEXT, trace_id TEXT, fingerprint_rules TEXT, reverses TEXT, reversed_by TEXT, attempts "
+    "TEXT);"
+    "CREATE INDEX call_open ON call(state) WHERE state IN (1, 2, 5);"
+    "CREATE TABLE identity(digest BLOB PRIMARY KEY, call INTEGER NOT NULL) WITHOUT ROWID;"
+    "CREATE TABLE result(id INTEGER PRIMARY KEY, headers BLOB, body BLOB);"
+    "CREATE TABLE compensation(id INTEGER PRIMARY KEY, call INTEGER NOT NULL UNIQUE, status INTEGER NOT NULL,"
+    " round INTEGER NOT NULL, due_ms INTEGER NOT NULL, created_ms INTEGER NOT NULL);"
+    "CREATE INDEX compensation_due ON compensation(due_ms) WHERE status IN (0, 1);"
+    "CREATE TABLE due(minute INTEGER NOT NULL, block INTEGER NOT NULL, PRIMARY KEY(minute, block)) WITHOUT "
+    "ROWID;"
+    "CREATE TABLE meta(name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;",
+};
+#define SCHEMA_VERSION ((int64_t)(sizeof migrations / sizeof *migrations))
+
+static int pragma(sqlite3 *db, const char *sql, int64_t *value)
+{
+    sqlite3_stmt *stmt = NULL;
+    int rc = sqlite3_prepare_v2(db, sql, -1, &stmt, NULL);
+    if (rc == SQLITE_OK) {
+        rc = sqlite3_step(stmt);
+        if (rc == SQLITE_ROW)
+            *value = sqlite3_column_int64(stmt, 0), rc = SQLITE_OK;
+        else if (rc == SQLITE_DONE)
+            rc = SQLITE_OK;
+    }
+    sqlite3_finalize(stmt);
+    return rc;
+}
+
+static int apply(sqlite3 *db, int64_t version, int64_t now_ms)
+{
+    char sql[240];
+    int rc = sqlite3_exec(db, migrations[version], NULL, NULL, NULL);
+    if (rc == SQLITE_OK && version == 0) {
+        /* Nothing before this moment is known here. Ids made a little earlier, by a clock slightly off or while
+         * the gateway was starting for the first time, are still taken. */
+        sqlite3_snprintf(sizeof sql, sql,
+                         "INSERT INTO meta VALUES('covers_since_ms', %lld), ('refuse_before_ms', %lld),"
+                         " ('last_id', 0), ('removed', 0), ('pins', 0)",
+                         (long long)now_ms, (long long)(now_ms - SQLITE_CREATION_SKEW_MS));
+        rc = sqlite3_exec(db, sql, NULL, NULL, NULL);
+    }
+    if (rc == SQLITE_OK) {
+        sqlite3_snprintf(sizeof sql, sql, "PRAGMA application_id = %d; PRAGMA user_version = %lld",
+                         APPLICATION_ID, (long long)version + 1);
+        rc = sqlite3_exec(db, sql, NULL, NULL, NULL);
+    }
+    return rc;
+}
+
+int sqlite_schema_migrate(sqlite3 *db, const char *path, bool read_only, int64_t now_ms, enum status *refused,
+                          struct buffer *error)
+{
+    int64_t version = 0, application = 0, objects = 0;
+    *refused = STATUS_OK;
+    int rc = pragma(db, "PRAGMA user_version", &version);
+    if (rc == SQLITE_OK)
+        rc = pragma(db, "PRAGMA application_id", &application);
+    if (rc == SQLITE_OK)
+        rc = pragma(db, "SELECT count(*) FROM sqlite_master", &objects);
+    if (rc != SQLITE_OK)
+        return rc;
+    if (objects && application != APPLICATION_ID) {
+        buffer_format(error,
+                      "%s is an SQLite database of another program: name another file in `store`; samekey "
+                      "keeps its receipts in a file of their own.",
+                      path);
+        *refused = STATUS_INVALID;
+        return SQLITE_OK;
+    }
+    if (version > SCHEMA_VERSION) {
+        buffer_format(
+            error,
+            "%s has schema version %lld and this samekey knows only up to %lld: run the newer samekey "
+            "that wrote it, or restore the backup made before the upgrade.",
+            path, (long long)version, (long long)SCHEMA_VERSION);
+        *refused = STATUS_INVALID;
+        return SQLITE_OK;
+    }
+    if (version == SCHEMA_VERSION)
+        return SQLITE_OK;
+    if (read_only) {
+        buffer_format(error,
+                      "%s has schema version %lld, older than this samekey: let its gateway start once.",
+                      path, (long long)version);
+        *refused = STATUS_INVALID;
+        return SQLITE_OK;
+    }
+    rc = sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL);
+    for (; rc == SQLITE_OK && version < SCHEMA_VERSION; version++)
+        rc = apply(db, version, now_ms);
+    if (rc == SQLITE_OK)
+        rc = sqlite3_exec(db, "COMMIT", NULL, NULL, NULL);
+    if (rc != SQLITE_OK && !sqlite3_get_autocommit(db))
+        sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL);
+    return rc;
+}

@@ -1,0 +1,468 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The operations that write. Each decides by what stands in the file inside the batch's own transaction, so a claim
+ * that comes later in the batch sees those before it. They return SQLite's code: anything but SQLITE_OK fails the
+ * whole batch, and then nothing of it was written.
+ */
+#include "store/sqlite.h"
+
+#include <assert.h>
+
+static int identity_add(struct sqlite_store *s, const struct digest *digest, int64_t id, bool *added)
+{
+    sqlite3_stmt *stmt = connection_statement(&s->writer, SQL_IDENTITY_ADD);
+    if (!stmt)
+        return sqlite3_extended_errcode(s->writer.db);
+    sqlite3_bind_blob(stmt, 1, digest->bytes, sizeof digest->bytes, SQLITE_STATIC);
+    sqlite3_bind_int64(stmt, 2, id);
+    int rc = connection_step(stmt);
+    *added = rc == SQLITE_OK && sqlite3_changes(s->writer.db) == 1;
+    return rc;
+}
+
+static int identity_change(struct sqlite_store *s, enum statement how, const struct digest *digest,
+                           int64_t id)
+{
+    sqlite3_stmt *stmt = connection_statement(&s->writer, how);
+    if (!stmt)
+        return sqlite3_extended_errcode(s->writer.db);
+    sqlite3_bind_blob(stmt, 1, digest->bytes, sizeof digest->bytes, SQLITE_STATIC);
+    sqlite3_bind_int64(stmt, 2, id);
+    return connection_step(stmt);
+}
+
+/* Gives what stands of the asked identities; the slot of the call's own key where the asker named none. */
+static int standing(struct sqlite_store *s, struct store_op *op)
+{
+    int64_t call, holder;
+    int rc = identities_find(&s->writer, &op->row, &call, &holder);
+    return rc == SQLITE_OK ? rows_gather(s, &s->writer, op, call, holder) : rc;
+}
+
+/* By row id, for the operations of owners. */
+static int conflict(struct sqlite_store *s, struct store_op *op)
+{
+    op->status = STATUS_CONFLICT;
+    return row_read(&s->writer, op->id, &op->rows.call, &op->memory);
+}
+
+static void note_unresolved(struct sqlite_store *s, const struct call_row *row)
+{
+    /* Without memory for the note a swapped key is not seen; the claim itself is as safe as ever. */
+    if (!row->has_fingerprint || !state_unresolved(row->state))
+        return;
+    uint64_t hash = unresolved_hash(row->tenant, row->scope, &row->fingerprint);
+    pthread_mutex_lock(&s->unresolved_lock);
+    unresolved_remove(&s->unresolved, row->id);
+    (void)unresolved_add(&s->unresolved, row->id, hash);
+    pthread_mutex_unlock(&s->unresolved_lock);
+}
+
+static void note_resolved(struct sqlite_store *s, int64_t id)
+{
+    pthread_mutex_lock(&s->unresolved_lock);
+    unresolved_remove(&s->unresolved, id);
+    pthread_mutex_unlock(&s->unresolved_lock);
+}
+
+/* Inserts op->row as a new row with the store's id and times; rows.call is it. The identities are the caller's. */
+static int insert(struct sqlite_store *s, struct store_op *op, int64_t id)
+{
+    struct call_row row = op->row;
+    row.id = id;
+    row.created_ms = row.updated_ms = s->now;
+    if (!row.window_ms)
+        row.window_ms = s->now;
+    row.ended_ms = state_running(row.state) ? 0 : s->now;
+    int rc = row_insert(&s->writer, &row);
+    if (rc != SQLITE_OK)
+        return rc;
+    assert(id == s->last_id + 1);
+    s->last_id = id;
+    note_unresolved(s, &row);
+    rc = due_note(s, &row);
+    if (rc == SQLITE_OK)
+        row_take_over(&op->rows.call, &row, &op->memory);
+    op->done = true;
+    return rc == SQLITE_OK && op->memory.failed ? SQLITE_NOMEM : rc;
+}
+
+static int claim(struct sqlite_store *s, struct store_op *op)
+{
+    bool too_old = op->id_time_ms && op->id_time_ms < s->refuse_before_ms, added = false;
+    int64_t id = s->last_id + 1;
+    int rc;
+    if (op->want_suspect) {
+        rc = suspect_find(s, &s->writer, op);
+        if (rc != SQLITE_OK)
+            return rc;
+    }
+    if (too_old || (op->block_suspect && op->rows.suspect.id)) {
+        rc = standing(s, op);
+        if (op->rows.call.id || op->rows.holder.id)
+            memset(&op->rows.suspect, 0, sizeof op->rows.suspect);
+        return rc;
+    }
+    rc = identity_add(s, &op->row.call_digest, id, &added);
+    if (rc == SQLITE_OK && added && op->row.has_key) {
+        rc = identity_add(s, &op->row.operation_digest, id, &added);
+        if (rc == SQLITE_OK && !added)
+            rc = identity_change(s, SQL_IDENTITY_REMOVE, &op->row.call_digest, id);
+    }
+    if (rc != SQLITE_OK)
+        return rc;
+    if (added)
+        return insert(s, op, id);
+    memset(&op->rows.suspect, 0, sizeof op->rows.suspect);
+    return standing(s, op);
+}
+
+/* True where the call's own row may go (back) to PROCESSING or to a shared ending. */
+static bool call_as_expected(const struct store_op *op, int64_t call_id)
+{
+    const struct call_row *call = &op->rows.call;
+    if (call_id != op->expect_call_id)
+        return false;
+    if (!call_id)
+        return true;
+    bool open = call->state == STATE_FAILED ||
+                (op->kind == STORE_TAKE && state_unresolved(call->state) && call->state != STATE_PROCESSING);
+    return call->fence == op->expect_call_fence && !call->final && open;
+}
+
+static int take(struct sqlite_store *s, struct store_op *op)
+{
+    int64_t call_id, holder_id;
+    int rc = identities_find(&s->writer, &op->row, &call_id, &holder_id);
+    if (rc == SQLITE_OK)
+        rc = rows_gather(s, &s->writer, op, call_id, holder_id);
+    if (rc != SQLITE_OK || op->status != STATUS_OK)
+        return rc;
+    const struct call_row *holder = &op->rows.holder;
+    bool slot_free = holder_id == op->expect_holder_id &&
+                     (!holder_id || holder_id == call_id ||
+                      (holder->fence == op->expect_holder_fence && holder->state == STATE_FAILED));
+    if (!slot_free || !call_as_expected(op, call_id))
+        return SQLITE_OK; /* nothing written: the rows tell */
+    int64_t id = call_id ? call_id : s->last_id + 1;
+    bool added = true;
+    if (!call_id)
+        rc = identity_add(s, &op->row.call_digest, id, &added);
+    if (rc == SQLITE_OK && op->row.has_key && holder_id != id)
+        rc = holder_id ? identity_change(s, SQL_IDENTITY_MOVE, &op->row.operation_digest, id)
+                       : identity_add(s, &op->row.operation_digest, id, &added);
+    if (rc != SQLITE_OK)
+        return rc;
+    assert(added);
+    if (!call_id) {
+        memset(&op->rows.call, 0, sizeof op->rows.call);
+        struct call_row given = op->row;
+        op->row.state = STATE_PROCESSING;
+        rc = insert(s, op, id);
+        op->row = given;
+        return rc;
+    }
+    sqlite3_stmt *stmt = connection_statement(&s->writer, SQL_TAKE);
+    if (!stmt)
+        return sqlite3_extended_errcode(s->writer.db);
+    sqlite3_bind_int64(stmt, 1, id);
+    sqlite3_bind_int64(stmt, 2, op->expect_call_fence);
+    sqlite3_bind_text64(stmt, 3, op->row.owner.data, op->row.owner.len, SQLITE_STATIC, SQLITE_UTF8);
+    sqlite3_bind_int64(stmt, 4, op->row.lease_end_ms);
+    sqlite3_bind_int64(stmt, 5, s->now);
+    rc = connection_step(stmt);
+    if (rc != SQLITE_OK)
+        return rc;
+    assert(sqlite3_changes(s->writer.db) == 1);
+    if (op->rows.call.has_result)
+        rc = connection_run(&s->writer, SQL_RESULT_DELETE, 1, &id);
+    if (rc == SQLITE_OK)
+        rc = row_read(&s->writer, id, &op->rows.call, &op->memory);
+    if (holder_id == id)
+        op->rows.holder = op->rows.call;
+    op->done = rc == SQLITE_OK;
+    if (rc == SQLITE_OK && op->rows.call.has_fingerprint) {
+        struct rows found = op->rows;
+        rows_settle(&found, &op->memory);
+        note_unresolved(s, &found.call);
+    }
+    return rc;
+}
+
+static int attach(struct sqlite_store *s, struct store_op *op)
+{
+    int64_t call_id, holder_id;
+    int rc = identities_find(&s->writer, &op->row, &call_id, &holder_id);
+    if (rc == SQLITE_OK)
+        rc = rows_gather(s, &s->writer, op, call_id, holder_id);
+    if (rc != SQLITE_OK || op->status != STATUS_OK)
+        return rc;
+    struct call_row holder = op->rows.holder;
+    if (!holder_id || holder_id != op->expect_holder_id || holder_id == call_id ||
+        holder.state != STATE_SUCCESS || !call_as_expected(op, call_id))
+        return SQLITE_OK;
+    int64_t original = holder.original ? holder.original : holder.id, id = call_id;
+    if (!call_id) {
+        struct call_row given = op->row;
+        bool added;
+        id = s->last_id + 1;
+        rc = identity_add(s, &op->row.call_digest, id, &added);
+        op->row.state = STATE_SUCCESS;
+        op->row.final = true;
+        op->row.reason = REASON_SHARED;
+        op->row.original = original;
+        op->row.has_result = holder.has_result;
+        op->row.result_status = holder.result_status;
+        op->row.result_expires_ms = holder.result_expires_ms;
+        op->row.key_expires_ms = holder.key_expires_ms;
+        op->row.tombstone_expires_ms = holder.tombstone_expires_ms;
+        if (rc == SQLITE_OK)
+            rc = insert(s, op, id);
+        op->row = given;
+    } else {
+        const int64_t numbers[] = {id,
+                                   op->expect_call_fence,
+                                   original,
+                                   holder.has_result ? holder.result_status : 0,
+                                   holder.result_expires_ms,
+                                   holder.key_expires_ms,
+                                   holder.tombstone_expires_ms,
+                                   s->now,
+                                   REASON_SHARED};
+        rc = connection_run(&s->writer, SQL_ATTACH, 9, numbers);
+        if (rc == SQLITE_OK) {
+            assert(sqlite3_changes(s->writer.db) == 1);
+            if (op->rows.call.has_result)
+                rc = connection_run(&s->writer, SQL_RESULT_DELETE, 1, &id);
+        }
+    }
+    if (rc == SQLITE_OK)
+        rc = row_read(&s->writer, id, &op->rows.call, &op->memory);
+    if (rc == SQLITE_OK && call_id)
+        rc = due_note(s, &op->rows.call);
+    op->done = rc == SQLITE_OK;
+    return rc;
+}
+
+static int attempt(struct sqlite_store *s, struct store_op *op)
+{
+    sqlite3_stmt *stmt = connection_statement(&s->writer, SQL_ATTEMPT);
+    if (!stmt)
+        return sqlite3_extended_errcode(s->writer.db);
+    const struct call_row *row = &op->row;
+    sqlite3_bind_int64(stmt, 1, op->id);
+    sqlite3_bind_int64(stmt, 2, op->fence);
+    sqlite3_bind_int64(stmt, 3, row->lease_end_ms);
+    sqlite3_bind_int64(stmt, 4, s->now);
+    sqlite3_bind_int(stmt, 5, row->attempt_count);
+    if (row->attempts.len)
+        sqlite3_bind_text64(stmt, 6, row->attempts.data, row->attempts.len, SQLITE_STATIC, SQLITE_UTF8);
+    else
+        sqlite3_bind_null(stmt, 6);
+    sqlite3_bind_int(stmt, 7, row->maybe_ran ? ROW_FLAG_MAYBE_RAN : 0);
+    sqlite3_bind_int64(stmt, 8, row->first_attempt_ms ? row->first_attempt_ms : s->now);
+    int rc = connection_step(stmt);
+    if (rc != SQLITE_OK)
+        return rc;
+    op->done = sqlite3_changes(s->writer.db) == 1;
+    return op->done ? SQLITE_OK : conflict(s, op);
+}
+
+static int renew(struct sqlite_store *s, struct store_op *op)
+{
+    const int64_t numbers[] = {op->id, op->fence, op->row.lease_end_ms, s->now};
+    int rc = connection_run(&s->writer, SQL_RENEW, 4, numbers);
+    if (rc != SQLITE_OK)
+        return rc;
+    op->done = sqlite3_changes(s->writer.db) == 1;
+    return op->done ? SQLITE_OK : conflict(s, op);
+}
+
+static int end_row(struct sqlite_store *s, struct store_op *op, bool result, int64_t ended_ms)
+{
+    sqlite3_stmt *stmt = connection_statement(&s->writer, SQL_END);
+    if (!stmt)
+        return sqlite3_extended_errcode(s->writer.db);
+    const struct call_row *row = &op->row;
+    bool running = state_running(row->state);
+    sqlite3_bind_int64(stmt, 1, op->id);
+    if (op->any_fence)
+        sqlite3_bind_null(stmt, 2);
+    else
+        sqlite3_bind_int64(stmt, 2, op->fence);
+    sqlite3_bind_int64(stmt, 3, op->from_states);
+    sqlite3_bind_int(stmt, 4, (int)row->state);
+    sqlite3_bind_int(stmt, 5, row->final);
+    sqlite3_bind_int(stmt, 6, (int)row->reason);
+    if (row->attempts.len)
+        sqlite3_bind_text64(stmt, 7, row->attempts.data, row->attempts.len, SQLITE_STATIC, SQLITE_UTF8);
+    else
+        sqlite3_bind_null(stmt, 7);
+    sqlite3_bind_int(stmt, 8,
+                     (row->maybe_ran ? ROW_FLAG_MAYBE_RAN : 0) |
+                         (result && row->body_kept ? ROW_FLAG_BODY_KEPT : 0));
+    sqlite3_bind_int(stmt, 9, result ? row->result_status : 0);
+    sqlite3_bind_int64(stmt, 10, row->result_expires_ms);
+    sqlite3_bind_int64(stmt, 11, row->key_expires_ms);
+    sqlite3_bind_int64(stmt, 12, row->tombstone_expires_ms);
+    sqlite3_bind_int64(stmt, 13, s->now);
+    sqlite3_bind_int64(stmt, 14, ended_ms);
+    sqlite3_bind_int64(stmt, 15, running ? row->lease_end_ms : 0);
+    return connection_step(stmt);
+}
+
+static int task_add(struct sqlite_store *s, int64_t id, int64_t due_ms)
+{
+    const int64_t numbers[] = {id, due_ms ? due_ms : s->now, s->now};
+    return connection_run(&s->writer, SQL_TASK_ADD, 3, numbers);
+}
+
+static int end(struct sqlite_store *s, struct store_op *op)
+{
+    const unsigned settled_later = 1u << STATE_UNKNOWN | 1u << STATE_FAILED;
+    struct call_row *row = &op->row;
+    bool result = row->has_result && row->result_status && !op->answer_only;
+    int rc = end_row(s, op, result, state_running(row->state) ? 0 : s->now);
+    if (rc != SQLITE_OK)
+        return rc;
+    if (sqlite3_changes(s->writer.db) != 1)
+        return conflict(s, op);
+    if (result && row->body_kept)
+        rc = result_write(&s->writer, op->id, row);
+    else if (result && op->from_states & settled_later)
+        rc = connection_run(&s->writer, SQL_RESULT_DELETE, 1, &op->id);
+    if (rc == SQLITE_OK && op->make_task && row->state == STATE_UNKNOWN)
+        rc = task_add(s, op->id, op->task_due_ms);
+    if (rc == SQLITE_OK && row->final && op->from_states & 1u << STATE_UNKNOWN)
+        rc = connection_run(&s->writer, SQL_TASK_RESOLVE, 1, &op->id);
+    if (rc != SQLITE_OK)
+        return rc;
+    if (!state_unresolved(row->state))
+        note_resolved(s, op->id);
+    struct call_row ended = *row;
+    ended.id = op->id;
+    ended.has_result = ended.body_kept =
+        true; /* a note too early costs a look; a missing one keeps a body for ever */
+    rc = due_note(s, &ended);
+    op->done = rc == SQLITE_OK;
+    return rc;
+}
+
+static int fence(struct sqlite_store *s, struct store_op *op)
+{
+    int rc = standing(s, op);
+    if (rc != SQLITE_OK || op->status != STATUS_OK)
+        return rc;
+    struct call_row *call = &op->rows.call;
+    if (!call->id) {
+        struct call_row given = op->row;
+        bool added;
+        int64_t id = s->last_id + 1;
+        rc = identity_add(s, &op->row.call_digest, id, &added);
+        op->row.state = STATE_FAILED;
+        op->row.final = true;
+        op->row.reason = REASON_FENCED;
+        op->row.has_result = op->row.body_kept = false;
+        if (rc == SQLITE_OK)
+            rc = insert(s, op, id);
+        op->row = given;
+        return rc;
+    }
+    int64_t holder = 0, id = call->id;
+    bool open = call->state == STATE_RECEIVED || (call->state == STATE_FAILED && !call->final);
+    if (open) {
+        const int64_t numbers[] = {id,
+                                   REASON_FENCED,
+                                   s->now,
+                                   op->row.result_expires_ms,
+                                   op->row.key_expires_ms,
+                                   op->row.tombstone_expires_ms};
+        rc = connection_run(&s->writer, SQL_FENCE, 6, numbers);
+        if (rc != SQLITE_OK)
+            return rc;
+        assert(sqlite3_changes(s->writer.db) == 1);
+        note_resolved(s, id);
+    }
+    if (call->has_key)
+        rc = identity_find(&s->writer, &call->operation_digest, &holder);
+    if (rc == SQLITE_OK)
+        rc = rows_gather(s, &s->writer, op, id, holder);
+    if (rc == SQLITE_OK && open)
+        rc = due_note(s, &op->rows.call);
+    op->done = open && rc == SQLITE_OK;
+    return rc;
+}
+
+/* On SQLite one process owns the file, so only rows of earlier processes can expire, and those at once: no clock
+ * that jumps can take a call from its living owner. Which rows these are was read when the file was opened. */
+static int expire(struct sqlite_store *s, struct store_op *op)
+{
+    size_t limit = op->limit < STORE_IDS_MAX ? op->limit : STORE_IDS_MAX;
+    while (op->count < limit && s->foreign_next < s->foreign_count) {
+        int64_t id = s->foreign[s->foreign_next++];
+        sqlite3_stmt *stmt = connection_statement(&s->writer, SQL_EXPIRE);
+        if (!stmt)
+            return sqlite3_extended_errcode(s->writer.db);
+        sqlite3_bind_int64(stmt, 1, id);
+        sqlite3_bind_int(stmt, 2, REASON_LEASE_EXPIRED);
+        sqlite3_bind_int64(stmt, 3, s->now);
+        sqlite3_bind_text(stmt, 4, s->owner, -1, SQLITE_STATIC);
+        int rc = connection_step(stmt);
+        if (rc == SQLITE_OK && sqlite3_changes(s->writer.db) == 1) {
+            op->expired[op->count++] = id;
+            rc = task_add(s, id, op->task_due_ms);
+        }
+        if (rc != SQLITE_OK)
+            return rc;
+    }
+    op->more = s->foreign_next < s->foreign_count;
+    op->done = op->count > 0;
+    return SQLITE_OK;
+}
+
+static int task(struct sqlite_store *s, struct store_op *op)
+{
+    int rc = row_read(&s->writer, op->id, &op->rows.call, &op->memory);
+    if (rc == SQLITE_OK && !op->rows.call.id) {
+        op->status = STATUS_NOT_FOUND;
+        return rc;
+    }
+    if (rc == SQLITE_OK)
+        rc = task_add(s, op->id, op->task_due_ms);
+    op->done = rc == SQLITE_OK && sqlite3_changes(s->writer.db) == 1;
+    return rc;
+}
+
+int sqlite_write(struct sqlite_store *s, struct store_op *op)
+{
+    switch (op->kind) {
+    case STORE_CLAIM:
+        return op->peek ? sqlite_read(s, &s->writer, op) : claim(s, op);
+    case STORE_TAKE:
+        return take(s, op);
+    case STORE_ATTACH:
+        return attach(s, op);
+    case STORE_ATTEMPT:
+        return attempt(s, op);
+    case STORE_RENEW:
+        return renew(s, op);
+    case STORE_END:
+        return end(s, op);
+    case STORE_FENCE:
+        return fence(s, op);
+    case STORE_EXPIRE:
+        return expire(s, op);
+    case STORE_PURGE:
+        return sqlite_purge(s, op);
+    case STORE_TASK:
+        return task(s, op);
+    case STORE_LOOKUP:
+    case STORE_READ:
+    case STORE_OPEN_CALLS:
+        return sqlite_read(s, &s->writer, op);
+    case STORE_WATCH:
+        break;
+    }
+    assert(!"not an operation of a batch");
+    return SQLITE_MISUSE;
+}

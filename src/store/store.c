@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Picks the driver of a store by the scheme of its URL. A scheme that is not built is refused by name: a gateway
+ * that silently wrote its receipts somewhere else would be worse than one that does not start.
+ */
+#include "store/driver.h"
+
+#include <assert.h>
+#include <string.h>
+
+/* Schemes the design names and this program does not have yet. */
+static const struct {
+    const char *scheme, *refusal;
+} not_built[] = {
+    {"postgres:", "The PostgreSQL store is not built yet: use store = \"sqlite:PATH\"."},
+    {"postgresql:", "The PostgreSQL store is not built yet: use store = \"sqlite:PATH\"."},
+    {"redis:", "Redis is only a cache in front of a store, never the store: use store = \"sqlite:PATH\"."},
+    {"memory:", "A store in memory would forget every receipt: use store = \"sqlite:PATH\"."},
+};
+
+static const char *behind(const char *url, const char *scheme)
+{
+    size_t len = strlen(scheme);
+    return strncmp(url, scheme, len) == 0 ? url + len : NULL;
+}
+
+enum status store_open(struct store **out, const struct store_settings *settings, struct buffer *error)
+{
+    const char *url = settings->url ? settings->url : "";
+    const char *rest = behind(url, "sqlite:");
+    if (rest)
+        return sqlite_store_open(out, rest, settings, error);
+    for (size_t i = 0; i < sizeof not_built / sizeof *not_built; i++)
+        if (behind(url, not_built[i].scheme)) {
+            buffer_text(error, not_built[i].refusal);
+            return STATUS_INVALID;
+        }
+    buffer_format(error, "\"%s\" does not name a store: use store = \"sqlite:PATH\".", url);
+    return STATUS_INVALID;
+}
+
+void store_batch(struct store *store, struct store_op **ops, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        assert(ops[i]->kind != STORE_WATCH);
+    if (count)
+        store->driver->batch(store, ops, count);
+}
+
+enum status store_reader_open(struct store_reader **out, struct store *store, struct buffer *error)
+{
+    return store->driver->reader_open(out, store, error);
+}
+
+void store_reader_run(struct store_reader *reader, struct store_op *op)
+{
+    assert(store_op_reads(op));
+    reader->driver->reader_run(reader, op);
+}
+
+void store_reader_free(struct store_reader *reader)
+{
+    if (reader)
+        reader->driver->reader_free(reader);
+}
+
+void store_idle(struct store *store)
+{
+    store->driver->idle(store);
+}
+
+void store_stats(struct store *store, struct store_stats *out)
+{
+    store->driver->stats(store, out);
+}
+
+enum status store_raise_covers_since(struct store *store, int64_t covers_since_ms)
+{
+    return store->driver->raise_covers_since(store, covers_since_ms);
+}
+
+void store_close(struct store *store)
+{
+    if (store)
+        store->driver->close(store);
+}
+
+bool store_op_reads(const struct store_op *op)
+{
+    return op->kind == STORE_LOOKUP || op->kind == STORE_READ || op->kind == STORE_OPEN_CALLS ||
+           (op->kind == STORE_CLAIM && op->peek);
+}
+
+void store_op_reset(struct store_op *op)
+{
+    op->status = STATUS_OK;
+    op->done = false;
+    op->more = false;
+    op->count = 0;
+    memset(&op->rows, 0, sizeof op->rows);
+    buffer_clear(&op->memory);
+}
+
+void store_op_fini(struct store_op *op)
+{
+    if (op)
+        buffer_fini(&op->memory);
+}
