@@ -54,7 +54,7 @@ enum status conf_review(const char *path, conf_problem_fn *report, void *context
  */
 enum status conf_token(const char *path, struct buffer *token, struct buffer *why);
 #define CONF_TOKEN_BYTES_MIN 16
-#define CONF_TOKEN_BYTES_MAX 1024
+#define CONF_TOKEN_BYTES_MAX 256
 
 /* Frees settings made by conf_load(); NULL is accepted. */
 void conf_free(struct settings *s);

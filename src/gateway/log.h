@@ -29,6 +29,8 @@
 #define LOG_TEXT_BYTES_MAX 2048
 /* Logs of one writer at most. */
 #define LOGS_MAX 512
+/* Bytes that one more field can need at most: every byte of a text may be six in JSON. */
+#define LOG_FIELD_BYTES_MAX (6 * LOG_TEXT_BYTES_MAX + 128)
 
 /* The thread that hands lines to a file; one a process. */
 struct log_writer;
@@ -79,7 +81,7 @@ bool log_wants(const struct log *log, enum log_level level);
 
 /*
  * Adds one line. call_id may be empty (null in the line). now_ms is unix time. By the log's own thread; a NULL log
- * takes nothing. Use the macro: it does not even make the fields when the level is off.
+ * takes nothing. Use the macro, with or without fields: it does not even make the fields when the level is off.
  */
 void log_write(struct log *log, enum log_level level, int64_t now_ms, struct slice call_id, const char *event,
                const struct log_field *fields);
@@ -87,7 +89,7 @@ void log_write(struct log *log, enum log_level level, int64_t now_ms, struct sli
     do {                                                                                                     \
         if (log_wants((log), (level)))                                                                       \
             log_write((log), (level), (now_ms), (call_id), (event),                                          \
-                      (const struct log_field[]){__VA_ARGS__, LOG_END});                                     \
+                      (const struct log_field[]){LOG_END, ##__VA_ARGS__, LOG_END} + 1);                      \
     } while (0)
 
 #endif

@@ -36,7 +36,11 @@ struct metrics_loop;
 /* Threads that count at most. */
 #define METRICS_LOOPS_MAX 512
 
-/* Makes metrics for the routes of `s`, whose names are copied. STATUS_NO_MEMORY. */
+/* Routes at most: those at the start and as many again from reloads, 64 at least. What comes later is counted together
+ * under METRICS_ROUTE_OTHER. */
+#define METRICS_ROUTE_OTHER "(other)"
+
+/* Makes metrics for the routes of `s`, whose names are copied: route i of the settings has the index i. STATUS_NO_MEMORY. */
 enum status metrics_new(struct metrics **out, const struct settings *s);
 
 /* Frees them with all loops' parts; no thread may count any more. NULL is accepted. */
@@ -49,12 +53,18 @@ void metrics_free(struct metrics *m);
 enum status metrics_loop_new(struct metrics *m, struct metrics_loop **out);
 
 /*
- * Adds to a counter or a gauge (gauges take negative numbers too). `route` is the route's index in the settings, and
+ * Adds to a counter or a gauge (gauges take negative numbers too). `route` is what metrics_route() says, and
  * `label` the value of the closed set: enum outcome, enum problem, enum receipt_answer or enum call_state. Either is 0
  * for a metric without that label. A route or label out of range is counted under no series: nothing happens.
  * A NULL part counts nothing.
  */
 void metrics_add(struct metrics_loop *p, enum metric metric, size_t route, size_t label, int64_t n);
+
+/*
+ * The index that counts a route of this name: the same after a reload that reordered the routes. A new name gets a new
+ * index, or that of METRICS_ROUTE_OTHER when there is no room. Any thread.
+ */
+size_t metrics_route(struct metrics *m, struct slice name);
 
 /* Puts one observation into a histogram, in seconds or counts. */
 void metrics_observe(struct metrics_loop *p, enum metric metric, double value);

@@ -170,6 +170,7 @@ static void mistakes_are_told_with_line_and_remedy(void **state)
         if (!table[i].said) {
             assert_string_equal(buffer_cstring(&said), "");
             conf_free(s);
+            buffer_fini(&said);
             continue;
         }
         if (!strstr(buffer_cstring(&said), table[i].said))
