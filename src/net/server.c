@@ -67,6 +67,7 @@ struct connection {
     enum phase phase;
     struct request *request; /* from the first byte of its head */
     struct buffer pending;   /* bytes read and not yet used */
+    size_t in_hand;          /* while feeding: bytes behind what was read so far */
     bool feeding, reading, eof, shut;
     int64_t read_by, write_by; /* clock_monotonic_ms(), or INT64_MAX */
     size_t lingered;           /* bytes thrown away */
@@ -92,6 +93,12 @@ struct net_server {
 
 static void connection_feed(struct connection *c, const char *data, size_t len);
 static void connection_settle(struct connection *c);
+
+/* Bytes that are here and were not used yet. */
+static size_t connection_behind(const struct connection *c)
+{
+    return c->feeding ? c->in_hand : c->pending.len;
+}
 
 /* ---- requests ---- */
 
@@ -362,6 +369,7 @@ static bool step_head(struct connection *c, const char *data, size_t len, size_t
     bool first = m->head.len == 0;
     switch (message_head(m, data, len, taken)) {
     case SHIM_END:
+        c->in_hand = len - *taken;
         request_start(c);
         return true;
     case SHIM_MORE:
@@ -383,6 +391,7 @@ static bool step_body(struct connection *c, const char *data, size_t len, size_t
         connection_refuse(c, r->message.shim.refused_status, r->message.shim.refused_reason);
         return false;
     }
+    c->in_hand = len - *taken;
     c->read_by = connection_in(c, c->server->limits.body_timeout_ms);
     if (verdict == SHIM_END) {
         r->body = BODY_DONE;
@@ -503,7 +512,7 @@ static void connection_feed(struct connection *c, const char *data, size_t len)
 static void connection_answered(struct connection *c)
 {
     struct request *r = c->request;
-    bool closes = r->closes, unread = r->body != BODY_DONE || c->pending.len || c->feeding;
+    bool closes = r->closes, unread = r->body != BODY_DONE || connection_behind(c);
     c->phase = PHASE_IDLE;
     request_finish(c, false);
     if (c->phase != PHASE_IDLE)
@@ -601,7 +610,7 @@ static void answer_head(struct request *r, int status, const char *reason, struc
     struct buffer *b = &server->scratch;
     r->bodyless = slice_is(r->head.method, "HEAD") || status == 204 || status == 304;
     r->closes =
-        !r->head.keep_alive || r->body != BODY_DONE || server->draining || (c->eof && !c->pending.len);
+        !r->head.keep_alive || r->body != BODY_DONE || server->draining || (c->eof && !connection_behind(c));
     r->chunked = false;
     r->left = content_length;
     buffer_clear(b);
@@ -744,7 +753,7 @@ void request_read_body(struct request *r)
         return;
     uv_buf_t go = {(char *)(size_t) "HTTP/1.1 100 Continue\r\n\r\n", 25};
     /* Bytes of the body that are here already say that nobody waits (RFC 9110 section 10.1.1). */
-    if (r->head.expect_continue && r->answer == ANSWER_NONE && c->pending.len == 0 &&
+    if (r->head.expect_continue && r->answer == ANSWER_NONE && connection_behind(c) == 0 &&
         !connection_write(c, &go, 1))
         return;
     r->body = BODY_READING;
