@@ -35,7 +35,7 @@ samekey_folder(review samekey_core PkgConfig::YAML PkgConfig::JANSSON PkgConfig:
 samekey_folder(gateway samekey_core samekey_store samekey_net PkgConfig::CONFUSE PkgConfig::JANSSON Threads::Threads)
 
 file(GLOB cli_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/cli/*.c)
-if(cli_sources)
+if(EXISTS ${CMAKE_SOURCE_DIR}/src/cli/main.c)
   add_executable(samekey ${cli_sources})
   target_link_libraries(samekey PRIVATE samekey_gateway samekey_sim samekey_review PkgConfig::CURL)
   include(GNUInstallDirs)

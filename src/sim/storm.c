@@ -105,6 +105,7 @@ void storm_defaults(struct storm_parameters *p)
                                    .budget_percent = 10,
                                    .queue_limit = 100,
                                    .layers = 3,
+                                   .layer_tries = 4,
                                    .seed = 42};
 }
 

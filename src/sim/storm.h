@@ -55,7 +55,8 @@ struct storm_parameters {
     unsigned budget_percent; /* retries allowed per hundred calls */
     uint64_t queue_limit;    /* waiting requests; more are refused at once */
     bool poisson;            /* arrivals by lot; else evenly spaced */
-    unsigned layers;         /* of services that each retry, for the amplification table */
+    unsigned layers,
+        layer_tries; /* the amplification table: services in a chain, and what each of them tries */
     uint64_t seed;
 };
 

@@ -65,7 +65,7 @@ static void plot(struct buffer *out, const struct storm_parameters *p, const str
     size_t seconds = seconds_of(p);
     size_t columns = seconds < PLOT_COLUMNS ? seconds : PLOT_COLUMNS;
     double high = 0;
-    for (size_t s = 0; !clip && s < STORM_STRATEGY_COUNT; s++)
+    for (size_t s = 0; clip <= 0 && s < STORM_STRATEGY_COUNT; s++)
         for (size_t c = 0; c < columns; c++)
             high = fmax(high, mean_over(&runs[s], c * seconds / columns, (c + 1) * seconds / columns, value));
     if (clip > 0)
@@ -118,8 +118,8 @@ void storm_text(struct buffer *out, const struct storm_parameters *p, const stru
                   "\n%u layers that each try %u times: %" PRIu64
                   " requests at the bottom for one call; with one layer "
                   "owning the retries: %" PRIu64 "\n",
-                  p->layers, p->tries + 1, storm_layers(p->layers, p->tries + 1, false),
-                  storm_layers(p->layers, p->tries + 1, true));
+                  p->layers, p->layer_tries, storm_layers(p->layers, p->layer_tries, false),
+                  storm_layers(p->layers, p->layer_tries, true));
 }
 
 static void list(struct buffer *out, const char *name, const struct storm_parameters *p,
@@ -178,8 +178,8 @@ void storm_json(struct buffer *out, const struct storm_parameters *p, const stru
     buffer_format(out,
                   "  ],\n  \"layers\": {\"layers\": %u, \"tries\": %u, \"each_retries\": %" PRIu64
                   ", \"one_owner\": %" PRIu64 "}\n}\n",
-                  p->layers, p->tries + 1, storm_layers(p->layers, p->tries + 1, false),
-                  storm_layers(p->layers, p->tries + 1, true));
+                  p->layers, p->layer_tries, storm_layers(p->layers, p->layer_tries, false),
+                  storm_layers(p->layers, p->layer_tries, true));
 }
 
 void storm_csv(struct buffer *out, const struct storm_parameters *p, const struct storm_run *runs)
