@@ -86,8 +86,8 @@ void article_csv(struct buffer *out, const struct article_parameters *p, const s
 void article_svg(struct buffer *out, const struct article_parameters *p, const struct article_row *rows)
 {
     enum { COUNTS = 4 };
-    static const char *const counts[COUNTS] = {"confirmed", "effective, never confirmed",
-                                               "duplicates without a key", "duplicates with one key"};
+    static const char *const counts[COUNTS] = {"confirmed", "effective, never confirmed", "duplicates",
+                                               "duplicates where receipts are kept"};
     double values[COUNTS][ARTICLE_STRATEGIES_MAX], attempts[ARTICLE_STRATEGIES_MAX],
         waits[ARTICLE_STRATEGIES_MAX];
     const char *names[ARTICLE_STRATEGIES_MAX];

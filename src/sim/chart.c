@@ -220,7 +220,8 @@ static void panel(struct buffer *b, const struct chart_panel *p, double left, do
                 y_high = fmax(y_high, p->series[s].y[i]);
         }
     if (p->kind == CHART_BARS)
-        x_low = 0, x_high = 1, y_high *= 1.04; /* room for the number over the highest bar */
+        x_low = 0, x_high = 1,
+        y_high *= p->y_max > 0 ? 1 : 1.04; /* room for the number over the highest bar */
     double keys = legend_height(p);
     double bottom = top + height - BOTTOM;
     double plot_top = top + TOP + keys;
