@@ -6,6 +6,23 @@
 #ifndef SAMEKEY_CLI_COMMAND_H
 #define SAMEKEY_CLI_COMMAND_H
 
+/* The gateway (CONTRACT sections 5, 7). 0; 64 usage; 69 store or address unavailable; 78 bad configuration. */
+int command_gateway(int argc, char **argv);
+
+/* What became of a call (CONTRACT sections 4, 8). 0 SUCCESS; 3 FAILED; 4 UNKNOWN, running, or nothing to be believed was
+ * answered; 5 NOT_RECEIVED; 64 usage; 74 result not writable. */
+int command_receipt(int argc, char **argv);
+
+/* Giving a call up. 0 fenced; 1 it had taken effect before; 3 it had failed before; 4 it may be running, or nothing to be
+ * believed was answered. Never 0 for a call that took effect, so that `fence && do it again` is safe. */
+int command_fence(int argc, char **argv);
+
+/* As fence; and 0 too for a call that took effect and is being undone. */
+int command_cancel(int argc, char **argv);
+
+/* New callIds, one a line (CONTRACT section 2). 0; 64 usage; 74 result not writable. */
+int command_id(int argc, char **argv);
+
 /* Simulations (CONTRACT section 11). 0; 1 an invariant broke; 64 usage; 71 no memory; 74 result not writable. */
 int command_simulate(int argc, char **argv);
 
