@@ -317,17 +317,17 @@ static void result_document(struct buffer *out, const struct call_row *row)
     buffer_format(out, ",\"body_encoding\":\"%s\"}", text ? "utf8" : "base64");
 }
 
-void receipt_document(struct buffer *out, const struct rows *rows, struct slice call_id)
+static void write_document(struct buffer *out, const struct rows *rows, const struct standing *said, enum reason reason,
+                           struct slice call_id)
 {
     const struct call_row *row = &rows->call;
-    struct standing standing;
-    receipt_standing(rows, &standing);
+    struct standing standing = *said;
     buffer_text(out, "{\"call_id\":");
     json_text(out, row->id ? row->call_id : call_id);
     buffer_format(out, ",\"state\":\"%s\",\"final\":", state_text(standing.state));
     json_bool(out, standing.final);
     buffer_text(out, ",\"reason\":");
-    json_text_or_null(out, row->id ? slice_text(reason_text(row->reason)) : slice_text(""));
+    json_text_or_null(out, slice_text(reason_text(reason)));
     buffer_text(out, ",\"received\":");
     tri(out, standing.received);
     buffer_text(out, ",\"executed\":");
@@ -366,6 +366,24 @@ void receipt_document(struct buffer *out, const struct rows *rows, struct slice 
     buffer_text(out, ",\"expires_at\":");
     time_or_null(out, row->tombstone_expires_ms == INT64_MAX ? 0 : row->tombstone_expires_ms);
     buffer_text(out, "}\n");
+}
+
+void receipt_document(struct buffer *out, const struct rows *rows, struct slice call_id)
+{
+    struct standing standing;
+    receipt_standing(rows, &standing);
+    write_document(out, rows, &standing, rows->call.id ? rows->call.reason : REASON_NONE, call_id);
+}
+
+void receipt_unknown_document(struct buffer *out, struct slice call_id, enum reason reason, int64_t covers_since_ms)
+{
+    struct rows none = {.covers_since_ms = covers_since_ms};
+    struct standing standing = {.state = STATE_UNKNOWN,
+                                .received = -1,
+                                .executed = -1,
+                                .next_action = reason == REASON_STORE_UNAVAILABLE ? NEXT_QUERY_RECEIPT
+                                                                                  : NEXT_ASK_OPERATOR};
+    write_document(out, &none, &standing, reason, call_id);
 }
 
 /* ---- reading somebody's receipt ----------------------------------------------------------------------------- */

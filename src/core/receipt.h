@@ -149,6 +149,9 @@ void receipt_standing(const struct rows *rows, struct standing *out);
  * `call_id` says which): the same bytes whoever asks. Result bodies that are not valid UTF-8 go as base64. */
 void receipt_document(struct buffer *out, const struct rows *rows, struct slice call_id);
 
+/* Appends a document that says UNKNOWN for `reason`: beyond-retention, store-unavailable, not-guarded. */
+void receipt_unknown_document(struct buffer *out, struct slice call_id, enum reason reason, int64_t covers_since_ms);
+
 /* An answer of somebody's receipt endpoint, judged (CONTRACT section 3, "Ask first"). */
 enum receipt_answer {
     RECEIPT_ANSWER_QUERY_FAILED, /* no answer, or one that is not to be believed */

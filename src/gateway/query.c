@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: MIT */
+#include "gateway/query.h"
+
+#include "base/civil.h"
+#include "gateway/answer.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define QUERY_ANSWER_BYTES_MAX (4u << 20) /* of a receipt document; a larger one is not believed */
+
+struct query {
+    struct shard *shard;
+    struct exchange *exchange;
+    struct buffer head, body;
+    struct buffer answer;
+    int status;
+    bool too_large;
+    struct slice call_id; /* in ids */
+    struct buffer ids;
+    int64_t first_attempt_ms;
+    struct outlets *outlets;
+    const struct lane *lane;
+    query_done *done;
+    void *owner;
+};
+
+static void query_free(struct query *q)
+{
+    outlets_release(q->outlets);
+    buffer_fini(&q->head);
+    buffer_fini(&q->body);
+    buffer_fini(&q->answer);
+    buffer_fini(&q->ids);
+    free(q);
+}
+
+static void on_head(void *context, struct exchange *exchange, const struct response_head *head)
+{
+    struct query *q = context;
+    (void)exchange;
+    q->status = head->status;
+}
+
+static void on_piece(void *context, struct exchange *exchange, struct slice piece)
+{
+    struct query *q = context;
+    (void)exchange;
+    buffer_slice(&q->answer, piece);
+    q->too_large = q->too_large || q->answer.failed;
+}
+
+static void on_end(void *context, struct exchange *exchange, const struct net_evidence *evidence)
+{
+    struct query *q = context;
+    (void)exchange;
+    struct receipt_reading reading;
+    /* A body that ended with the connection may be cut: it is not complete, so it is not believed. */
+    bool whole = evidence->end == NET_END_COMPLETE && !evidence->body_until_close && !q->too_large;
+    receipt_read(&reading, whole ? q->status : 0, buffer_view(&q->answer), q->call_id, q->first_attempt_ms,
+                 slice_text(q->lane->s->receipt_map));
+    struct shard *shard = q->shard;
+    metrics_add(shard->counts, METRIC_receipt_queries, 0, (size_t)reading.answer, 1);
+    log_event(shard->log, LOG_LEVEL_INFO, clock_wall_ms(), q->call_id, "receipt_asked",
+              LOG_STRING("answer", receipt_answer_text(reading.answer)), LOG_NUMBER("status", q->status),
+              LOG_STRING("why", reading.why), LOG_STRING("route", q->lane->s->name));
+    if (q->done)
+        q->done(q->owner, &reading);
+    receipt_reading_fini(&reading);
+    query_free(q);
+}
+
+static const struct exchange_handlers handlers = {on_head, on_piece, NULL, on_end};
+
+struct url_parts {
+    const struct query_ask *ask;
+};
+
+static bool look_up(void *context, enum template_source source, struct slice name, struct buffer *out)
+{
+    const struct url_parts *parts = context;
+    (void)name;
+    if (source == TEMPLATE_CALL_ID)
+        buffer_slice(out, parts->ask->call_id);
+    else if (source == TEMPLATE_KEY && parts->ask->key.len)
+        buffer_slice(out, parts->ask->key);
+    else
+        return false;
+    return true;
+}
+
+static void append_encoded(struct buffer *out, struct slice s)
+{
+    static const char digits[] = "0123456789ABCDEF";
+    for (size_t i = 0; i < s.len; i++) {
+        unsigned char c = (unsigned char)s.data[i];
+        bool plain = (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' ||
+                     c == '.' || c == '_' || c == '~' || c == '/';
+        if (plain) {
+            buffer_byte(out, (char)c);
+        } else {
+            char code[] = {'%', digits[c >> 4], digits[c & 15]};
+            buffer_append(out, code, sizeof code);
+        }
+    }
+}
+
+/* The request line's target. False: the template has a part that this call does not have. */
+static bool append_target(struct buffer *out, const struct query_ask *ask)
+{
+    if (ask->lane->s->receipt.kind == RECEIPT_HTTP) {
+        struct url_parts parts = {ask};
+        struct template_inputs inputs = {look_up, &parts, 0};
+        return template_render(&ask->lane->receipt_path, &inputs, out, NULL) == STATUS_OK;
+    }
+    buffer_text(out, "/.samekey/receipts/");
+    buffer_slice(out, ask->call_id);
+    if (ask->fence) {
+        buffer_text(out, "/fence");
+        return true;
+    }
+    if (ask->method.len && ask->target.len) {
+        const char *mark = memchr(ask->target.data, '?', ask->target.len);
+        size_t len = mark ? (size_t)(mark - ask->target.data) : ask->target.len;
+        buffer_text(out, "?method=");
+        append_encoded(out, ask->method);
+        buffer_text(out, "&path=");
+        append_encoded(out, slice_of(ask->target.data, len));
+        buffer_text(out, "&since=");
+        civil_print_rfc3339(ask->first_attempt_ms, out);
+    }
+    return true;
+}
+
+static void append_host(struct buffer *out, const struct origin *origin)
+{
+    if (origin->is_unix) {
+        buffer_text(out, "localhost");
+        return;
+    }
+    bool six = strchr(origin->host, ':') != NULL;
+    buffer_format(out, six ? "[%s]" : "%s", origin->host);
+    if (strcmp(origin->port, origin->tls ? "443" : "80") != 0)
+        buffer_format(out, ":%s", origin->port);
+}
+
+enum status query_start(struct query **out, struct shard *shard, const struct query_ask *ask,
+                        query_done *done, void *owner)
+{
+    struct query *q = calloc(1, sizeof *q);
+    if (!q)
+        return STATUS_NO_MEMORY;
+    q->shard = shard;
+    q->outlets = outlets_hold(ask->outlets);
+    q->lane = ask->lane;
+    q->done = done;
+    q->owner = owner;
+    q->first_attempt_ms = ask->first_attempt_ms;
+    q->answer.max = QUERY_ANSWER_BYTES_MAX;
+    buffer_slice(&q->ids, ask->call_id);
+    q->call_id = buffer_view(&q->ids);
+    const struct origin *origin = &ask->lane->origins[ask->origin];
+    buffer_text(&q->head, ask->fence                                   ? "POST "
+                          : ask->lane->s->receipt.kind == RECEIPT_HTTP ? ask->lane->s->receipt.method
+                                                                       : "GET");
+    if (!ask->fence)
+        buffer_byte(&q->head, ' ');
+    bool good = append_target(&q->head, ask);
+    buffer_text(&q->head, " HTTP/1.1\r\nHost: ");
+    append_host(&q->head, origin);
+    buffer_text(&q->head, "\r\nAccept: application/json\r\n");
+    buffer_slice(&q->head, ask->header_lines);
+    for (size_t i = 0; i < ask->lane->s->receipt_header.count; i++) {
+        buffer_text(&q->head, ask->lane->s->receipt_header.items[i]);
+        buffer_text(&q->head, "\r\n");
+    }
+    if (ask->fence)
+        buffer_text(&q->head, "Content-Length: 0\r\n");
+    buffer_text(&q->head, "\r\n");
+    struct exchange_request request = {
+        .origin = origin,
+        .head = buffer_view(&q->head),
+        .deadline_ms = net_loop_now(shard->loop) + ask->timeout_ms,
+    };
+    if (!good || q->head.failed || q->ids.failed ||
+        exchange_start(&q->exchange, ask->outlets->clients[ask->lane->index], &request, &handlers, q) !=
+            STATUS_OK) {
+        query_free(q);
+        return STATUS_NO_MEMORY;
+    }
+    *out = q;
+    return STATUS_OK;
+}
+
+void query_forget(struct query *q)
+{
+    if (q)
+        q->done = NULL;
+}
+
+static void principal_lines_of(struct buffer *out, const struct template *t, const struct headers *headers)
+{
+    for (size_t i = 0; i < t->count; i++) {
+        if (t->parts[i].source != TEMPLATE_HEADER)
+            continue;
+        for (size_t k = 0; k < headers->count; k++) {
+            const struct header *h = &headers->list[k];
+            if (!slice_equal_nocase(h->name, t->parts[i].name))
+                continue;
+            buffer_slice(out, h->name);
+            buffer_text(out, ": ");
+            buffer_slice(out, h->value);
+            buffer_text(out, "\r\n");
+            break;
+        }
+    }
+}
+
+void query_principal_lines(struct buffer *out, const struct setup *setup, const struct headers *headers)
+{
+    if (setup->has_tenant)
+        principal_lines_of(out, &setup->tenant, headers);
+    if (setup->has_credential)
+        principal_lines_of(out, &setup->credential, headers);
+}

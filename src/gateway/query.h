@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * One receipt query to an upstream: built from the route's receipt source, bounded in time and bytes, judged by
+ * core/receipt. Also the fence at a callee that is a samekey itself.
+ */
+#ifndef SAMEKEY_GATEWAY_QUERY_H
+#define SAMEKEY_GATEWAY_QUERY_H
+
+#include "gateway/shard.h"
+
+struct query;
+
+struct query_ask {
+    struct outlets *outlets; /* of the setup the call is served under; held while the query runs */
+    const struct lane *lane;
+    size_t origin; /* which upstream */
+    struct slice call_id, key, tenant;
+    struct slice method, target; /* of the call, for a samekey below; may be empty */
+    struct slice header_lines;   /* complete lines that name tenant and credential; may be empty */
+    int64_t first_attempt_ms;    /* unix ms */
+    int64_t timeout_ms;
+    bool fence; /* ask for a fence instead of the receipt */
+};
+
+/* Called once, never inside query_start(). The reading is the query's and goes when the call returns. */
+typedef void query_done(void *owner, const struct receipt_reading *reading);
+
+/* STATUS_NO_MEMORY: nothing was asked and `done` is not called. Everything in `ask` is copied. *out may be given to
+ * query_forget() until `done` was called. */
+enum status query_start(struct query **out, struct shard *shard, const struct query_ask *ask,
+                        query_done *done, void *owner);
+/* The owner goes: `done` is not called any more. */
+void query_forget(struct query *query);
+
+/* Appends the header lines that the tenant's and the credential's templates read, taken from a request. */
+void query_principal_lines(struct buffer *out, const struct setup *setup, const struct headers *headers);
+
+#endif

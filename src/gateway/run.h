@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A run is one claimed call at work: it drives the caller machine (core/call.h), sends attempts, asks receipts, and
+ * writes the ending. It belongs to the shard that claimed the call and outlives the visit that began it.
+ *
+ * Always true:
+ *  (1) The first byte of attempt 1 leaves after the claim was on disk, and of every later attempt after its
+ *      STORE_ATTEMPT was.
+ *  (2) The visit hears an ending only when it is on disk; the last bytes of a streamed answer are held until then.
+ *  (3) A run that is no longer the owner (a fencing number that rose) sends and writes nothing more, and tells its
+ *      visit what stands.
+ *  (4) A place in the admission is given back exactly once.
+ */
+#ifndef SAMEKEY_GATEWAY_RUN_H
+#define SAMEKEY_GATEWAY_RUN_H
+
+#include "gateway/visit.h"
+
+/* Starts the call that `visit` has just claimed or taken: `row` is as the store has it now, `now_ms` the store's clock.
+ * Takes over the visit's pass. The visit's phase is RUNNING from here on. */
+void run_begin(struct visit *visit, const struct call_row *row, int64_t store_now_ms, int64_t covers_since_ms,
+               bool resumed);
+/* The visit was answered or went; the run goes on alone. */
+void run_unlink_visit(struct run *run);
+/* The caller takes streamed bytes again. */
+void run_drain(struct run *run);
+
+#endif
