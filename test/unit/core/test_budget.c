@@ -32,7 +32,11 @@ static void a_share_of_the_calls_and_a_floor(void **state)
         budget_call(&b, 5100);
     assert_int_equal(take_all(&b, 5100), 100);
     assert_int_equal(take_all(&b, 6100), 10);
-    assert_int_equal(take_all(&b, 4000), 0); /* a clock that goes back gives nothing */
+    assert_int_equal(take_all(&b, 6600), 5);
+    assert_int_equal(take_all(&b, 9000), 10);
+    budget_init(&b, 20, 10, 5000);
+    assert_int_equal(take_all(&b, 8000), 10); /* an idle time saves one second up, not three */
+    assert_int_equal(take_all(&b, 4000), 0);  /* a clock that goes back gives nothing */
 }
 
 static void what_is_not_used_is_forgotten(void **state)

@@ -162,6 +162,8 @@ static void what_is_no_json(void **state)
         {"\"\\", 2},
         {"\"\\ud834\"", 1},
         {"\"\\ud834\\u0041\"", 1},
+        {"\"\\ud834\\udb50\"", 1},
+        {"\"\\ud834\\ue000\"", 1},
         {"\"\\udd1e\"", 1},
         {"\"\\udd1e\\ud834\"", 1},
         {"\"\xff\"", 1},
@@ -304,6 +306,7 @@ static void paths_say_what_counts(void **state)
     assert_true(same("{\"list\":[1,2,3]}", "{\"list\":[1,\"x\",3]}", &rules));
     assert_false(
         same("{\"list\":[1,2,3]}", "{\"list\":[1,3]}", &rules)); /* the place counts, not what is there */
+    assert_false(same("{\"list\":[1,2]}", "{\"list\":[1]}", &rules));
     assert_false(same("{\"list\":[1,2,3]}", "{\"list\":[2,2,3]}", &rules));
 
     /* What is ignored must still be JSON, and given once. */

@@ -70,6 +70,15 @@ static void parts_never_run_into_each_other(void **state)
     for (size_t i = 0; i < COUNT(all); i++)
         for (size_t j = 0; j < COUNT(all); j++)
             assert_int_equal(digest_equal(&all[i], &all[j]), i == j);
+    /* Parts that hold what would lie between parts if their lengths were not written. */
+    static const char zeros[] = "b\0\0\0\0\0\0\0\0c";
+    struct slice a = slice_text("a"), b = slice_text("b"), c = slice_text("c"), bc = slice_of(zeros, 10);
+    struct digest left = digest_operation(&h, bc, a, a),
+                  right = digest_operation(&h, b, slice_of("c\0\0\0\0\0\0\0\0a", 10), a);
+    assert_false(digest_equal(&left, &right));
+    left = digest_operation(&h, a, bc, c);
+    right = digest_operation(&h, slice_of("a\0\0\0\0\0\0\0\0b", 10), c, c);
+    assert_false(digest_equal(&left, &right));
     struct digest again = operation(&h, "a", "b", "c");
     assert_true(digest_equal(&again, &all[0]));
     hasher_fini(&h);

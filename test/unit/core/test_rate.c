@@ -25,6 +25,8 @@ static void a_second_at_once_then_one_by_one(void **state)
     assert_int_equal(take_all(&r, 1900), 8);
     assert_int_equal(take_all(&r, 1000), 0); /* the clock went back */
     assert_int_equal(take_all(&r, INT64_MAX), 10);
+    rate_init(&r, 10, 1000);
+    assert_int_equal(take_all(&r, 1900), 10); /* a full bucket does not overflow */
 }
 
 static void a_fast_rate_is_exact_over_time(void **state)
