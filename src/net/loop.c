@@ -159,6 +159,7 @@ enum status net_loop_new(struct net_loop **out)
 void net_loop_run(struct net_loop *loop)
 {
     uv_run(&loop->uv, UV_RUN_DEFAULT);
+    atomic_store(&loop->stop, false); /* a stop that came while the last handle closed has its wish already */
 }
 
 void net_loop_stop(struct net_loop *loop)
