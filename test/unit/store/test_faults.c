@@ -1,0 +1,383 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What the store answers when its disk fails: the same short story is told again and again, with the first, the second,
+ * the third write (sync, opening) failing, once and for ever after, until a telling meets no fault. After each: what was
+ * answered OK is there, what was answered IO is not and stays away after a crash, and the store works on without a
+ * restart. Then power cuts in the middle of work, and kills of a whole process.
+ */
+#include "conformance.c"
+#include "scratch.h"
+
+#include "../../support/faulty_vfs.c"
+
+#include <poll.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <time.h>
+
+static enum status bench_open(struct store **out, const char *owner, struct buffer *error)
+{
+    char url[200];
+    snprintf(url, sizeof url, "sqlite:%s", scratch_path("faulty.db"));
+    struct store_settings settings = {.url = url, .owner = owner, .now_ms = test_clock, .vfs = FAULTY_VFS};
+    return store_open(out, &settings, error);
+}
+
+static void bench_clean(void)
+{
+    faulty_vfs_arm(FAULT_NONE, 0, false);
+    scratch_remove("faulty.db");
+}
+
+static const char *const afters[] = {"", ", then the power goes", ", then a kill"};
+static const char *const kind_names[] = {"none", "full", "write", "torn write", "sync", "open", "any"};
+
+/* ---- one batch under every fault ---- */
+
+struct story {
+    int64_t a, b;
+    enum status claimed, ended;
+};
+
+/* What stands is what was answered. */
+static void expect_as_answered(const struct story *s)
+{
+    struct store_op op = {0};
+    look(&op, "C");
+    if (s->claimed == STATUS_OK)
+        assert_int_equal(op.rows.call.state, STATE_PROCESSING);
+    else if (s->claimed == STATUS_IO)
+        assert_int_equal(op.rows.call.id, 0);
+    else
+        assert_int_equal(s->claimed, STATUS_UNKNOWN);
+    look(&op, "A");
+    if (s->ended == STATUS_OK)
+        EXPECT_TEXT(op.rows.call.result_body, "A's answer");
+    else if (s->ended == STATUS_IO)
+        assert_int_equal(op.rows.call.state, STATE_PROCESSING);
+    else
+        assert_int_equal(s->ended, STATUS_UNKNOWN);
+    look(&op, "B");
+    EXPECT_TEXT(op.rows.call.result_body, "B's answer");
+    store_op_fini(&op);
+}
+
+static void look_through(struct store_reader *reader, const char *call_id)
+{
+    struct store_op op = {.kind = STORE_LOOKUP};
+    identify(&op.row, call_id, NULL, NULL);
+    store_reader_run(reader, &op);
+    assert_int_equal(op.status, STATUS_OK);
+    assert_int_equal(op.rows.call.state, STATE_SUCCESS);
+    store_op_fini(&op);
+}
+
+enum after { AFTER_NOTHING, AFTER_POWER_CUT, AFTER_KILL, AFTERS };
+
+/* Tells the story with the n-th event failing; false when nothing failed any more. */
+static bool tell(enum fault kind, int64_t n, bool forever, enum after after, struct story *s)
+{
+    struct store_op claims = {0}, ends = {0}, again = {0}, looks = {0};
+    struct store_op *list[] = {&claims, &ends, &again, &looks};
+    bench_clean();
+    open_as("first");
+    s->a = claim("A", "k1", "f1");
+    s->b = claim("B", "k2", "f2");
+    end(s->b, 1, STATE_SUCCESS, "B's answer");
+    /* As in a gateway: with a reader the log and its index outlive the writer's connection. */
+    struct store_reader *reader;
+    struct buffer error = {0};
+    assert_int_equal(store_reader_open(&reader, store, &error), STATUS_OK);
+    look_through(reader, "B");
+    ask_claim(&claims, "C", "k3", "f3");
+    ask_end(&ends, s->a, 1, STATE_SUCCESS, "A's answer");
+    ask_claim(&again, "D", "k2", "f2");
+    looks.kind = STORE_LOOKUP;
+    identify(&looks.row, "B", NULL, NULL);
+    faulty_vfs_arm(kind, n, forever);
+    store_batch(store, list, 4);
+    store_idle(store);
+    bool failed = faulty_vfs_failures() > 0;
+    faulty_vfs_arm(FAULT_NONE, 0, false);
+    s->claimed = claims.status;
+    s->ended = ends.status;
+    assert_false(again.done);
+    if (looks.status == STATUS_OK)
+        EXPECT_TEXT(looks.rows.call.result_body, "B's answer");
+    store_op_fini(&claims), store_op_fini(&ends), store_op_fini(&again), store_op_fini(&looks);
+
+    if (after != AFTER_NOTHING) {
+        /* Right after the answers the power goes, or the process: "not written" must not come back from the log. */
+        faulty_vfs_power_off();
+        store_reader_free(reader);
+        reader = NULL;
+        store_close(store);
+        faulty_vfs_power_on(after == AFTER_KILL ? FAULTY_VFS_KEEP : (uint64_t)n * 31 + (uint64_t)kind);
+        open_as("first");
+    } else {
+        look_through(reader, "B");
+    }
+    expect_as_answered(s);
+    assert_int_equal(claim("D", "k2", "f2"), 0);
+    assert_true(claim("E", "k5", "f5")); /* it works on */
+    store_reader_free(reader);
+    reopen_as("first");
+    expect_as_answered(s);
+    expect_state("E", STATE_PROCESSING, false, REASON_NONE);
+    store_close(store);
+    store = NULL;
+    return failed;
+}
+
+static void every_fault_of_a_batch_is_answered_truly(void **state)
+{
+    (void)state;
+    int answers[STATUS_NO_MEMORY + 1] = {0};
+    for (int kind = FAULT_FULL; kind < FAULT_KINDS; kind++)
+        for (int way = 0; way < 2 * AFTERS; way++) {
+            struct story s;
+            int64_t n = 1;
+            while (n < 200 && tell((enum fault)kind, n, way & 1, (enum after)(way / 2), &s)) {
+                answers[s.claimed]++;
+                n++;
+            }
+            assert_true(n < 200);
+            print_message("    %-10s %s%s: %d points\n", kind_names[kind], way & 1 ? "for ever" : "once",
+                          afters[way / 2], (int)n - 1);
+        }
+    print_message("    answered OK %d, IO %d, UNKNOWN %d\n", answers[STATUS_OK], answers[STATUS_IO],
+                  answers[STATUS_UNKNOWN]);
+    assert_true(answers[STATUS_IO] > 0);
+    assert_int_equal(answers[STATUS_INVALID] + answers[STATUS_FULL] + answers[STATUS_NOT_FOUND], 0);
+}
+
+static void every_fault_of_opening_is_a_sentence(void **state)
+{
+    (void)state;
+    int refused = 0;
+    for (int kind = FAULT_FULL; kind < FAULT_KINDS; kind++)
+        for (int64_t n = 1; n < 200; n++) {
+            struct buffer error = {0};
+            bench_clean();
+            faulty_vfs_arm((enum fault)kind, n, true);
+            enum status status = bench_open(&store, "first", &error);
+            bool failed = faulty_vfs_failures() > 0;
+            faulty_vfs_arm(FAULT_NONE, 0, false);
+            if (status == STATUS_OK)
+                store_close(store);
+            else
+                assert_int_equal(status, STATUS_IO), assert_true(error.len > 20), refused++;
+            buffer_fini(&error);
+            open_as("first"); /* whatever was left behind does not hinder the next one */
+            assert_true(claim("A", "k1", "f1"));
+            store_close(store);
+            store = NULL;
+            if (!failed)
+                break;
+        }
+    assert_true(refused > 10);
+    bench_clean();
+}
+
+/* ---- power cuts ---- */
+
+#define CUTS  60
+#define NAMES 400
+
+static void what_was_answered_survives_power_cuts(void **state)
+{
+    (void)state;
+    struct prng prng;
+    static char names[NAMES][16];
+    static int answered[NAMES]; /* 0: not, 1: claimed, 2: ended */
+    static int64_t ids[NAMES];
+    static struct store_op ops[OPS_MAX];
+    int next = 0, kept = 0;
+    prng_seed(&prng, 7);
+    memset(answered, 0, sizeof answered);
+    bench_clean();
+    open_as("first");
+    for (int cut = 0; cut < CUTS && next < NAMES - OPS_MAX; cut++) {
+        /* Some batches are answered; the power goes in the middle of a later one, or between two. */
+        faulty_vfs_arm(FAULT_ANY, 1 + (int64_t)prng_below(&prng, 40), true);
+        for (int batch = 0; batch < 12 && next < NAMES - 8; batch++) {
+            struct store_op *list[OPS_MAX];
+            int of[OPS_MAX];
+            size_t count = 0;
+            for (int i = 0; i < next && count < 3; i++)
+                if (answered[i] == 1 && prng_below(&prng, 2)) {
+                    ask_end(&ops[count], ids[i], 1, STATE_SUCCESS, names[i]);
+                    of[count] = i, list[count] = &ops[count], count++;
+                }
+            size_t claims = 1 + prng_below(&prng, 3);
+            for (size_t i = 0; i < claims; i++, next++, count++) {
+                snprintf(names[next], sizeof names[next], "p-%d", next);
+                ask_claim(&ops[count], names[next], names[next], "f1");
+                of[count] = next, list[count] = &ops[count];
+            }
+            if (faulty_vfs_failures() > 0)
+                faulty_vfs_power_off();
+            store_batch(store, list, count);
+            if (prng_below(&prng, 4) == 0)
+                store_idle(store);
+            for (size_t i = 0; i < count; i++) {
+                if (ops[i].status == STATUS_OK && ops[i].done && ops[i].kind == STORE_CLAIM)
+                    answered[of[i]] = 1, ids[of[i]] = ops[i].rows.call.id;
+                else if (ops[i].status == STATUS_OK && ops[i].done)
+                    answered[of[i]] = 2;
+            }
+            if (faulty_vfs_failures() > 0)
+                break;
+        }
+        faulty_vfs_power_off();
+        store_close(store);
+        faulty_vfs_power_on(prng_next(&prng));
+        open_as("first");
+        for (int i = 0; i < next; i++) {
+            struct store_op op = {0};
+            look(&op, names[i]);
+            if (answered[i]) {
+                assert_true(op.rows.call.id == ids[i]);
+                assert_true(op.rows.holder.id == ids[i]);
+                kept++;
+            }
+            if (answered[i] == 2)
+                EXPECT_TEXT(op.rows.call.result_body, names[i]);
+            if (!answered[i] && op.rows.call.id)
+                answered[i] = 1,
+                ids[i] = op.rows.call.id; /* written, its answer lost: it stays from now on */
+            if (answered[i] == 1 && op.rows.call.state == STATE_SUCCESS)
+                answered[i] = 2;
+            store_op_fini(&op);
+        }
+    }
+    print_message("    %d calls over %d power cuts\n", next, CUTS);
+    assert_true(next > 100 && kept > 1000);
+    for (int i = 0; i < OPS_MAX; i++)
+        store_op_fini(&ops[i]), memset(&ops[i], 0, sizeof ops[i]);
+    store_close(store);
+    store = NULL;
+    bench_clean();
+}
+
+/* ---- kills ---- */
+
+#define KILLS       20
+#define KILL_MS_MAX 30
+
+static enum status open_real(struct store **out, struct buffer *error)
+{
+    char url[200];
+    snprintf(url, sizeof url, "sqlite:%s", scratch_path("killed.db"));
+    struct store_settings settings = {.url = url, .owner = "first", .now_ms = test_clock};
+    return store_open(out, &settings, error);
+}
+
+struct said {
+    int32_t round, n, what; /* 1: claimed, 2: ended */
+};
+
+/* Claims and ends, and says on the pipe what was answered. Never returns. */
+static void work_until_killed(int round, int out)
+{
+    struct buffer error = {0};
+    struct store_op op = {0};
+    if (open_real(&store, &error) != STATUS_OK)
+        _exit(3);
+    for (int n = 0;; n++) {
+        char name[32];
+        snprintf(name, sizeof name, "%d-%d", round, n);
+        ask_claim(&op, name, name, "f1");
+        run(&op);
+        if (op.status != STATUS_OK || !op.done)
+            _exit(4);
+        struct said said = {round, n, 1};
+        if (write(out, &said, sizeof said) != sizeof said)
+            _exit(5);
+        ask_end(&op, op.rows.call.id, 1, STATE_SUCCESS, name);
+        run(&op);
+        said.what = 2;
+        if (op.status != STATUS_OK || !op.done || write(out, &said, sizeof said) != sizeof said)
+            _exit(6);
+        if (n % 16 == 0)
+            store_idle(store);
+    }
+}
+
+static void what_was_answered_survives_kill_9(void **state)
+{
+    (void)state;
+    struct prng prng;
+    int checked = 0;
+    prng_seed(&prng, (uint64_t)time(NULL));
+    scratch_remove("killed.db");
+    for (int round = 0; round < KILLS; round++) {
+        int ends[2];
+        assert_int_equal(pipe(ends), 0);
+        pid_t child = fork();
+        assert_true(child >= 0);
+        if (child == 0)
+            work_until_killed(round, ends[1]);
+        close(ends[1]);
+        /* From its first answer on, at any moment. */
+        struct pollfd first = {.fd = ends[0], .events = POLLIN};
+        assert_int_equal(poll(&first, 1, 10000), 1);
+        struct timespec nap = {.tv_nsec = (long)prng_below(&prng, KILL_MS_MAX * 1000000)};
+        nanosleep(&nap, NULL);
+        kill(child, SIGKILL);
+        int how;
+        assert_int_equal(waitpid(child, &how, 0), child);
+        assert_true(WIFSIGNALED(how));
+        struct buffer error = {0};
+        if (open_real(&store, &error) != STATUS_OK)
+            fail_msg("%s", buffer_cstring(&error));
+        struct said said;
+        while (read(ends[0], &said, sizeof said) == sizeof said) {
+            char name[32];
+            struct store_op op = {0};
+            snprintf(name, sizeof name, "%d-%d", said.round, said.n);
+            look(&op, name);
+            assert_true(op.rows.call.id && op.rows.holder.id == op.rows.call.id);
+            if (said.what == 2)
+                EXPECT_TEXT(op.rows.call.result_body, name);
+            store_op_fini(&op);
+            checked++;
+        }
+        close(ends[0]);
+        store_close(store);
+        store = NULL;
+    }
+    scratch_remove("killed.db");
+    print_message("    %d answers checked after %d kills\n", checked, KILLS);
+    assert_true(checked >= KILLS);
+}
+
+static int group_begin(void **state)
+{
+    (void)state;
+    faulty_vfs_register();
+    return hasher_init(&hasher) == STATUS_OK ? 0 : -1;
+}
+
+static int group_end(void **state)
+{
+    (void)state;
+    hasher_fini(&hasher);
+    return 0;
+}
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_fault_of_a_batch_is_answered_truly),
+        cmocka_unit_test(every_fault_of_opening_is_a_sentence),
+        cmocka_unit_test(what_was_answered_survives_power_cuts),
+        cmocka_unit_test(what_was_answered_survives_kill_9),
+    };
+    (void)conformance;
+    scratch_make();
+    int failed = cmocka_run_group_tests(tests, group_begin, group_end);
+    bench_clean();
+    scratch_clean();
+    return failed;
+}
