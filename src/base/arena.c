@@ -30,7 +30,8 @@ void *arena_take(struct arena *a, size_t size)
         return NULL;
     struct arena_block *block = a->blocks;
     if (!block || padded > block->size - block->used) {
-        /* Doubling keeps the number of blocks small; the bound is on what is handed out, not on a block's slack. */
+        /* Doubling keeps the number of blocks small; the bound is on what is handed out, not on a block's
+         * slack. */
         size_t wanted = block ? block->size * 2 : ARENA_BLOCK_BYTES;
         if (wanted > a->max)
             wanted = a->max;

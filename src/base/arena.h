@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * An arena hands out memory that is given back all at once: one request, one arena, one arena_clear(). It never
- * hands out more than `max` bytes between two clears, so a hostile request meets a bound and not the machine's
- * memory. Start it with arena_init() and end it with arena_fini().
+ * An arena hands out memory that is given back all at once: one request, one arena, one arena_clear(). It
+ * never hands out more than `max` bytes between two clears, so a hostile request meets a bound and not the
+ * machine's memory. Start it with arena_init() and end it with arena_fini().
  *
  * Always true: (1) what arena_take() returned stays where it is until clear or fini; (2) `used` never exceeds
  * `max`; (3) a refused take changes nothing.
@@ -23,8 +23,9 @@ struct arena {
 /* Makes an empty arena bounded by max bytes (at least 1). Allocates nothing yet. */
 void arena_init(struct arena *a, size_t max);
 
-/* Returns `size` bytes, not zeroed, aligned for any type, borrowed until clear or fini. NULL when the bound or the
- * machine's memory is reached; the arena is then as before. A size of 0 gives a pointer that must not be read. */
+/* Returns `size` bytes, not zeroed, aligned for any type, borrowed until clear or fini. NULL when the bound
+ * or the machine's memory is reached; the arena is then as before. A size of 0 gives a pointer that must not
+ * be read. */
 void *arena_take(struct arena *a, size_t size);
 
 /* As arena_take, with every byte zero. */

@@ -8,8 +8,8 @@ static const char month_names[12][4] = {"Jan", "Feb", "Mar", "Apr", "May", "Jun"
 static const char *const day_names[7] = {"Sunday",   "Monday", "Tuesday", "Wednesday",
                                          "Thursday", "Friday", "Saturday"};
 
-/* Days from 1970-01-01. The year is turned to begin in March, so that the leap day is its last; 400 years are always
- * 146,097 days. */
+/* Days from 1970-01-01. The year is turned to begin in March, so that the leap day is its last; 400 years are
+ * always 146,097 days. */
 static int64_t days_from_date(int year, int month, int day)
 {
     int64_t y = (int64_t)year - (month <= 2);
@@ -223,8 +223,8 @@ static bool parse_asctime(struct cursor c, struct civil *t)
            c.at == c.end;
 }
 
-/* RFC 9110 section 5.6.7: a two-digit year that appears to be more than 50 years in the future is the most recent past
- * year with the same last two digits. */
+/* RFC 9110 section 5.6.7: a two-digit year that appears to be more than 50 years in the future is the most
+ * recent past year with the same last two digits. */
 static enum status year_of_two_digits(struct civil *t, int64_t now_ms, int64_t *unix_ms)
 {
     struct civil now, limit;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * Civil time: calendar dates and clock times to and from unix milliseconds, always UTC inside, in the proleptic
- * Gregorian calendar, without the C library's time zone. Years 0 to 9999. A leap second `:60` is read as the
- * second after it (unix time cannot say it).
+ * Civil time: calendar dates and clock times to and from unix milliseconds, always UTC inside, in the
+ * proleptic Gregorian calendar, without the C library's time zone. Years 0 to 9999. A leap second `:60` is
+ * read as the second after it (unix time cannot say it).
  *
  * Readers are strict: 31 February is refused, never 3 March. HTTP dates: the three forms of RFC 9110 section
- * 5.6.7, with their exact spaces, case and lengths. A weekday name must be a weekday's name, but one that does not
- * belong to the date is tolerated: the weekday says nothing that the date has not said, and a server whose table
- * is off by one still means its date.
+ * 5.6.7, with their exact spaces, case and lengths. A weekday name must be a weekday's name, but one that
+ * does not belong to the date is tolerated: the weekday says nothing that the date has not said, and a server
+ * whose table is off by one still means its date.
  */
 #ifndef SAMEKEY_BASE_CIVIL_H
 #define SAMEKEY_BASE_CIVIL_H
@@ -38,16 +38,16 @@ void civil_from_ms(int64_t unix_ms, struct civil *out);
 /* STATUS_INVALID: there is no such date or time. */
 enum status civil_to_ms(const struct civil *c, int64_t *unix_ms);
 
-/* Reads an RFC 3339 date-time with its offset (`Z`, `z`, `+08:00`); `T`, `t` or one space between date and time; a
- * fraction of any length, cut after milliseconds. STATUS_INVALID: anything else. */
+/* Reads an RFC 3339 date-time with its offset (`Z`, `z`, `+08:00`); `T`, `t` or one space between date and
+ * time; a fraction of any length, cut after milliseconds. STATUS_INVALID: anything else. */
 enum status civil_parse_rfc3339(struct slice text, int64_t *unix_ms);
 
 /* Adds `2026-03-01T12:00:00.250Z`, always with three digits of fraction, so that texts sort as times do. */
 void civil_print_rfc3339(int64_t unix_ms, struct buffer *out);
 
-/* Reads an IMF-fixdate, an RFC 850 date or an asctime date. now_ms decides the century of a two-digit year: one
- * that would lie more than 50 years ahead is in the past (RFC 9110 section 5.6.7). STATUS_INVALID: anything
- * else. */
+/* Reads an IMF-fixdate, an RFC 850 date or an asctime date. now_ms decides the century of a two-digit year:
+ * one that would lie more than 50 years ahead is in the past (RFC 9110 section 5.6.7). STATUS_INVALID:
+ * anything else. */
 enum status civil_parse_http(struct slice text, int64_t now_ms, int64_t *unix_ms);
 
 /* Adds `Sun, 01 Mar 2026 12:00:00 GMT` (IMF-fixdate); milliseconds are cut. */

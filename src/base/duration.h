@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * Durations and sizes as people write them in the configuration and on the command line (CONTRACT section 7):
- * `250ms 3s 5m 24h 7d forever` and `64k 1m`. One whole number and one unit; no fraction, sign, space or second
- * unit, so that a slip is an error and never a surprise. `0` needs no unit for a duration; a size without a unit
- * is bytes.
+ * `250ms 3s 5m 24h 7d forever` and `64k 1m`. One whole number and one unit; no fraction, sign, space or
+ * second unit, so that a slip is an error and never a surprise. `0` needs no unit for a duration; a size
+ * without a unit is bytes.
  */
 #ifndef SAMEKEY_BASE_DURATION_H
 #define SAMEKEY_BASE_DURATION_H
@@ -28,8 +28,8 @@ enum status duration_parse(struct slice text, int64_t *ms);
  * negative. */
 void duration_print(int64_t ms, struct buffer *out);
 
-/* Reads a size into bytes; units k, m, g (1,024 each), upper or lower case. STATUS_INVALID: not one of SIZE_FORMS.
- * STATUS_FULL: over SIZE_BYTES_MAX. */
+/* Reads a size into bytes; units k, m, g (1,024 each), upper or lower case. STATUS_INVALID: not one of
+ * SIZE_FORMS. STATUS_FULL: over SIZE_BYTES_MAX. */
 enum status size_parse(struct slice text, int64_t *bytes);
 
 /* Adds the shortest exact form that size_parse reads back. bytes is not negative. */

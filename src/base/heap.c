@@ -24,8 +24,8 @@ static struct heap_node *meld(struct heap_node *a, struct heap_node *b)
     return a;
 }
 
-/* The two passes that give the pairing heap its cost: join neighbours left to right, then all of them right to left.
- * Loops, not recursion: after a million adds the root has a million children. */
+/* The two passes that give the pairing heap its cost: join neighbours left to right, then all of them right
+ * to left. Loops, not recursion: after a million adds the root has a million children. */
 static struct heap_node *join_siblings(struct heap_node *first)
 {
     struct heap_node *pairs = NULL;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * A heap of timers that lives inside its members: a pairing heap keyed by a time in milliseconds. Adding never
- * allocates, so a timer can always be armed. Two timers of the same time come out in the order in which they were
- * armed: the simulator's runs must be the same on every machine.
+ * A heap of timers that lives inside its members: a pairing heap keyed by a time in milliseconds. Adding
+ * never allocates, so a timer can always be armed. Two timers of the same time come out in the order in which
+ * they were armed: the simulator's runs must be the same on every machine.
  *
  * Cost: add O(1); first O(1); remove and pop O(log n) amortised.
  */
@@ -31,7 +31,8 @@ struct heap {
 
 #define HEAP_ENTRY(node, type, member) ((type *)(void *)((char *)(node)-offsetof(type, member)))
 
-/* Queues a node for at_ms; a node already queued in this heap is moved (and goes behind others of that time). */
+/* Queues a node for at_ms; a node already queued in this heap is moved (and goes behind others of that time).
+ */
 void heap_add(struct heap *h, struct heap_node *n, int64_t at_ms);
 
 /* Takes a node out; one that is not queued is left alone. */

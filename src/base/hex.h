@@ -31,7 +31,8 @@ static inline int hex_digit(char c, bool upper)
     return -1;
 }
 
-/* Reads exactly 2 * len lower-case digits into len bytes; false, with out partly written, on anything else. */
+/* Reads exactly 2 * len lower-case digits into len bytes; false, with out partly written, on anything else.
+ */
 static inline bool hex_read(struct slice text, uint8_t *out, size_t len)
 {
     if (text.len != 2 * len)

@@ -3,8 +3,8 @@
 
 #include <assert.h>
 
-/* MT19937: Matsumoto and Nishimura, "Mersenne Twister", ACM TOMACS 8(1), 1998; seeding from an array by the same
- * authors, 2002. */
+/* MT19937: Matsumoto and Nishimura, "Mersenne Twister", ACM TOMACS 8(1), 1998; seeding from an array by the
+ * same authors, 2002. */
 #define MT_MIDDLE 397
 #define MT_TWIST  UINT32_C(0x9908b0df)
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Two generators, neither for secrets. `prng_mt` is MT19937 seeded and read exactly as CPython 3 does, because the
- * article's table is only reproduced by the very same numbers (CONTRACT section 11). `prng` is xoshiro256**, small
- * and fast, that can be split: a simulated world gives each actor its own stream, so that adding a draw in one
- * actor does not change what the others draw.
+ * Two generators, neither for secrets. `prng_mt` is MT19937 seeded and read exactly as CPython 3 does,
+ * because the article's table is only reproduced by the very same numbers (CONTRACT section 11). `prng` is
+ * xoshiro256**, small and fast, that can be split: a simulated world gives each actor its own stream, so that
+ * adding a draw in one actor does not change what the others draw.
  */
 #ifndef SAMEKEY_BASE_PRNG_H
 #define SAMEKEY_BASE_PRNG_H
@@ -18,7 +18,8 @@ struct prng_mt {
     unsigned next; /* words read since the state was last renewed */
 };
 
-/* Seeds as random.seed(seed) does for an int of 0 to 2^64-1: init_by_array over its 32-bit words, lowest first. */
+/* Seeds as random.seed(seed) does for an int of 0 to 2^64-1: init_by_array over its 32-bit words, lowest
+ * first. */
 void prng_mt_seed(struct prng_mt *g, uint64_t seed);
 
 /* The next 32 bits: random.getrandbits(32). */
@@ -49,7 +50,8 @@ double prng_double(struct prng *g);
 /* A whole number from 0 to bound - 1, each as likely; bound is at least 1. */
 uint64_t prng_below(struct prng *g, uint64_t bound);
 
-/* Makes *child an independent stream; `name` tells streams of one parent apart. The parent advances by one draw. */
+/* Makes *child an independent stream; `name` tells streams of one parent apart. The parent advances by one
+ * draw. */
 void prng_split(struct prng *g, uint64_t name, struct prng *child);
 
 #endif

@@ -20,12 +20,12 @@ struct backoff {
     double jitter_high;
 };
 
-/* Reads `0.5:1` (`0.8:1.2` is plus or minus 20 %, `0:1` full, `1:1` none). STATUS_INVALID: not two plain decimals in
- * order and within bounds. */
+/* Reads `0.5:1` (`0.8:1.2` is plus or minus 20 %, `0:1` full, `1:1` none). STATUS_INVALID: not two plain
+ * decimals in order and within bounds. */
 enum status backoff_parse_jitter(struct slice text, double *low, double *high);
 
-/* The wait after `n` earlier waits (0 for the first), u in [0, 1); not rounded: (low + (high - low) * u) * span, the
- * article's order of operations. */
+/* The wait after `n` earlier waits (0 for the first), u in [0, 1); not rounded: (low + (high - low) * u) *
+ * span, the article's order of operations. */
 double backoff_exact_ms(const struct backoff *b, unsigned n, double u);
 
 /* The same, rounded up to whole milliseconds, and at least 1, so that no wait is a hot loop. */

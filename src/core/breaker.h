@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A circuit breaker for one upstream: stop sending to a callee that fails, and let few probes find out when it is well.
+ * A circuit breaker for one upstream: stop sending to a callee that fails, and let few probes find out when it
+ * is well.
  *
  *              failures >= percent of >= calls in window
  *     CLOSED ────────────────────────────────────────────▶ OPEN ◀───────────┐
@@ -9,14 +10,13 @@
  *        │         as many probes GOOD as configured         ▼               │
  *        └─────────────────────────────────────────────── HALF_OPEN ────────┘
  *
- * What counts (DESIGN section 6; OUTCOMES): BAD is an unknown outcome, a 5xx, and an upstream that could not be
- * reached; GOOD is every other complete answer, a rejection and a 409 too: the callee works. NEUTRAL is our own
- * refusals and 429: they say nothing about its health. A refusal by the breaker itself is final for the attempt and
- * must not be retried against it.
+ * What counts (DESIGN section 6; OUTCOMES): BAD is an unknown outcome, a 5xx, and an upstream that could not
+ * be reached; GOOD is every other complete answer, a rejection and a 409 too: the callee works. NEUTRAL is our
+ * own refusals and 429: they say nothing about its health. A refusal by the breaker itself is final for the
+ * attempt and must not be retried against it.
  *
- * Always true (breaker_invariant): (1) good, bad <= their sums over the slots; (2) probes in flight only in HALF_OPEN,
- * never more than configured; (3) nothing passes while OPEN; (4) a report of an attempt admitted in an earlier state
- * moves nothing.
+ * Always true: (1) probes are in flight only in HALF_OPEN, and never more than configured (breaker_invariant);
+ * (2) nothing passes while OPEN; (3) a report of an attempt admitted in an earlier state moves nothing.
  */
 #ifndef SAMEKEY_CORE_BREAKER_H
 #define SAMEKEY_CORE_BREAKER_H
@@ -57,11 +57,12 @@ struct breaker {
 /* Starts CLOSED. now_ms is monotonic here and below. */
 void breaker_init(struct breaker *b, const struct breaker_rule *rule, int64_t now_ms);
 
-/* Asks to send one attempt. true: send, and report exactly once with the ticket. false: refused; report nothing. */
+/* Asks to send one attempt. true: send, and report exactly once with the ticket. false: refused; report
+ * nothing. */
 bool breaker_admit(struct breaker *b, int64_t now_ms, struct breaker_ticket *ticket);
 
-/* Tells how an admitted attempt ended. u in [0, 1) is the jitter of an open time that may begin now. Returns true if
- * the state changed. */
+/* Tells how an admitted attempt ended. u in [0, 1) is the jitter of an open time that may begin now. Returns
+ * true if the state changed. */
 bool breaker_report(struct breaker *b, int64_t now_ms, struct breaker_ticket ticket,
                     enum breaker_verdict verdict, double u);
 
@@ -71,11 +72,11 @@ enum breaker_state breaker_state_now(const struct breaker *b, int64_t now_ms);
 /* Milliseconds until a refused call may be tried again, at least 1; for Retry-After. */
 int64_t breaker_wait_ms(const struct breaker *b, int64_t now_ms);
 
-/* The verdict on an attempt. own_refusal: we never asked for a connection. status: of the complete answer, 0 if there
- * was none. unknown: the attempt's outcome is `unknown`. */
+/* The verdict on an attempt. own_refusal: we never asked for a connection. status: of the complete answer, 0
+ * if there was none. unknown: the attempt's outcome is `unknown`. */
 enum breaker_verdict breaker_judge(bool own_refusal, int status, bool unknown);
 
-/* Whether everything promised above holds; for tests and asserts. */
+/* Whether promise (1) holds; for tests and asserts. */
 bool breaker_invariant(const struct breaker *b);
 
 #endif

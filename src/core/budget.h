@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * The retry budget: retries may be at most `percent` of the calls of the last ten seconds, plus `floor` a second in
- * bursts of one second's worth. Without it an outage doubles its own load. Each call deposits, each retry withdraws,
- * both forgotten after the window.
+ * The retry budget: retries may be at most `percent` of the calls of the last ten seconds, plus `floor` a
+ * second in bursts of one second's worth. Without it an outage doubles its own load. Each call deposits, each
+ * retry withdraws, both forgotten after the window.
  *
- * Always true: over any window, retries allowed <= percent/100 x calls + floor x (seconds + 1), give or take what the
- * one-second slots round.
+ * Always true: over any window, retries allowed <= percent/100 x calls + floor x (seconds + 1), give or take
+ * what the one-second slots round.
  */
 #ifndef SAMEKEY_CORE_BUDGET_H
 #define SAMEKEY_CORE_BUDGET_H
@@ -26,8 +26,8 @@ struct budget {
     int64_t floor_ms;               /* when the floor was last filled */
 };
 
-/* Starts full: one second's worth of floor. now_ms is monotonic here and below; a clock that goes back is taken as
- * standing still. */
+/* Starts full: one second's worth of floor. now_ms is monotonic here and below; a clock that goes back is
+ * taken as standing still. */
 void budget_init(struct budget *b, unsigned percent, unsigned floor_a_second, int64_t now_ms);
 
 /* Counts a call (its first attempt). */

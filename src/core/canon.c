@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * How the form is written: null n, true t, false f, string s BYTES FF, number d DIGITS FF, list [ ITEMS ], object
- * { MEMBERS }, member k NAME FF VALUE, ignored list item i. An object's members are written as they come; at its end,
- * if they were not in order, their segments are sorted and put back. With compare paths the result is, for each path,
- * p PATH FF and then v VALUE or m for a missing one.
+ * How the form is written: null n, true t, false f, string s BYTES FF, number d DIGITS FF, list [ ITEMS ],
+ * object { MEMBERS }, member k NAME FF VALUE, ignored list item i. An object's members are written as they
+ * come; at its end, if they were not in order, their segments are sorted and put back. With compare paths the
+ * result is, for each path, p PATH FF and then v VALUE or m for a missing one.
  */
 #include "core/canon.h"
 
@@ -217,8 +217,8 @@ static void insertion_sort(const char *out, struct canon_member *m, size_t count
     }
 }
 
-/* Sorts by merging runs of doubling length, to and fro between two buffers: n log n on every input, since the order of
- * the members is the sender's. Returns the buffer that holds the result. */
+/* Sorts by merging runs of doubling length, to and fro between two buffers: n log n on every input, since the
+ * order of the members is the sender's. Returns the buffer that holds the result. */
 static struct canon_member *merge_sort(const char *out, struct canon_member *from, struct canon_member *to,
                                        size_t count)
 {
@@ -247,8 +247,8 @@ static bool is_ignored(const struct canon_member *m)
     return m->end == m->name + m->name_len + 1; /* a value has at least one byte */
 }
 
-/* The object's last member is written: brings the members into order, drops the ignored ones, finds a name given
- * twice. */
+/* The object's last member is written: brings the members into order, drops the ignored ones, finds a name
+ * given twice. */
 static enum status finish_object(struct run *r, const struct frame *f)
 {
     struct canon *c = r->c;

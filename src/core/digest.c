@@ -32,7 +32,8 @@ void hasher_begin(struct hasher *h)
 
 static void flush(struct hasher *h)
 {
-    /* SHA-256 in memory has nothing that could fail; if OpenSSL says so all the same, a sum must not be made up. */
+    /* SHA-256 in memory has nothing that could fail; if OpenSSL says so all the same, a sum must not be made
+     * up. */
     int done = EVP_DigestUpdate(h->context, h->bytes, h->pending);
     assert(done == 1);
     (void)done;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * SHA-256, and the short digests under which rows are found. A `hasher` keeps its OpenSSL context, so a call costs
- * no allocation; small pieces are gathered before they go to OpenSSL. One hasher belongs to one thread.
+ * SHA-256, and the short digests under which rows are found. A `hasher` keeps its OpenSSL context, so a call
+ * costs no allocation; small pieces are gathered before they go to OpenSSL. One hasher belongs to one thread.
  *
- * Row digests are the first 16 bytes of a SHA-256 over parts, each part behind its own length, so that tenant,
- * route and key can never run into each other (CONTRACT section 2, "scope of a key"). 128 bits: with 10^10 rows the
- * chance that any two meet is below 10^-18.
+ * Row digests are the first 16 bytes of a SHA-256 over parts, each part behind its own length, so that
+ * tenant, route and key can never run into each other (CONTRACT section 2, "scope of a key"). 128 bits: with
+ * 10^10 rows the chance that any two meet is below 10^-18.
  */
 #ifndef SAMEKEY_CORE_DIGEST_H
 #define SAMEKEY_CORE_DIGEST_H

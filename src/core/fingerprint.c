@@ -226,6 +226,11 @@ static bool is_json(struct slice type)
            slice_is_nocase(slice_of(type.data + type.len - 5, 5), "+json");
 }
 
+static bool is_multipart(struct slice type)
+{
+    return type.len > 10 && slice_is_nocase(slice_of(type.data, 10), "multipart/");
+}
+
 /* The boundary parameter (RFC 9110 section 5.6.6), unquoted into out; 0 if there is none. */
 static size_t boundary_of(struct slice content_type, char out[BOUNDARY_MAX])
 {
@@ -259,15 +264,17 @@ static size_t boundary_of(struct slice content_type, char out[BOUNDARY_MAX])
 
 /* ---- multipart ---- */
 
-/* Takes the next part of a body that is cut at its delimiters; `left` begins behind a delimiter's `--boundary`.
- * Returns 1 with a part, 0 at the proper end, -1 for a body that does not follow its boundary. */
+/* Takes the next part of a body that is cut at its delimiters; `left` begins behind a delimiter's
+ * `--boundary`. Returns 1 with a part, 0 at the proper end, -1 for a body that does not follow its boundary.
+ */
 static int next_part(struct slice *left, struct slice delimiter, struct slice *head, struct slice *content)
 {
     if (left->len >= 2 && memcmp(left->data, "--", 2) == 0)
         return left->len == 2 || (left->len == 4 && memcmp(left->data + 2, "\r\n", 2) == 0) ? 0 : -1;
     if (left->len < 2 || memcmp(left->data, "\r\n", 2) != 0)
         return -1;
-    /* From the CRLF of the delimiter's own line, which is also the one in front of an empty part's next delimiter. */
+    /* From the CRLF of the delimiter's own line, which is also the one in front of an empty part's next
+     * delimiter. */
     const char *end = memmem(left->data, left->len, delimiter.data, delimiter.len);
     if (!end)
         return -1;
@@ -344,8 +351,7 @@ enum status fingerprint_make(struct fingerprinter *f, int version, const struct 
         enum status status = canon_add(&f->canon, in->body, rules ? &rules->rules : NULL, h, fault);
         if (status != STATUS_OK)
             return status;
-    } else if (!readable || !slice_is_nocase(type, "multipart/form-data") ||
-               !add_multipart(h, in->body, in->content_type)) {
+    } else if (!readable || !is_multipart(type) || !add_multipart(h, in->body, in->content_type)) {
         hasher_add(h, "b", 1);
         hasher_part(h, in->body);
     }

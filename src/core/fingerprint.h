@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
  * The fingerprint of a request: SHA-256 over method, path and query as received, and the meaning of the body
- * (CONTRACT section 2). It tells "the same again" from "another request under the same id". Stored with its version
- * and its rules' text, so that a repeat is compared as the first was, whatever the configuration says by then.
+ * (CONTRACT section 2). It tells "the same again" from "another request under the same id". Stored with its
+ * version and its rules' text, so that a repeat is compared as the first was, whatever the configuration says
+ * by then.
  *
  * How a body is read, by its Content-Type:
  *   none (0 bytes)                  no body, whatever the type says: clients send the type of nothing
  *   application/json, TYPE/SUB+json its meaning (core/canon.h); anything else than JSON is body-invalid
- *   multipart/form-data             its parts: each part's header lines and bytes, in order, without the boundary; a
- *                                   body that does not follow its boundary exactly is compared by its bytes
+ *   multipart, any subtype          its parts: each part's header lines and bytes, in order, without the
+ *                                   boundary; a body that does not follow its boundary exactly, or has text
+ *                                   outside its parts, is compared by its bytes
  *   others, or a Content-Encoding   its bytes
  * Rules (compare, ignore) speak of JSON members and have no say over the others.
  */
@@ -37,7 +39,8 @@ enum status fingerprint_rules_compile(struct fingerprint_rules *r, struct slice 
                                       const struct slice *ignore, size_t ignore_count, const char **why,
                                       struct slice *where);
 
-/* The form that is stored: `compare=json.a,json.b ignore=json.c`, paths sorted; empty for the whole body. Borrowed. */
+/* The form that is stored: `compare=json.a,json.b ignore=json.c`, paths sorted; empty for the whole body.
+ * Borrowed. */
 struct slice fingerprint_rules_text(const struct fingerprint_rules *r);
 
 /* Reads the stored form back. STATUS_INVALID: it is none. */
@@ -65,9 +68,9 @@ struct fingerprinter {
 enum status fingerprinter_init(struct fingerprinter *f);
 void fingerprinter_fini(struct fingerprinter *f);
 
-/* Makes the fingerprint under a version (1 .. FINGERPRINT_VERSION) and rules (NULL: the whole body). STATUS_INVALID
- * with *fault filled: `body-invalid`. STATUS_NOT_FOUND: a version this program does not know. STATUS_FULL: a JSON body
- * over CANON_BODY_BYTES_MAX. STATUS_NO_MEMORY. */
+/* Makes the fingerprint under a version (1 .. FINGERPRINT_VERSION) and rules (NULL: the whole body).
+ * STATUS_INVALID with *fault filled: `body-invalid`. STATUS_NOT_FOUND: a version this program does not know.
+ * STATUS_FULL: a JSON body over CANON_BODY_BYTES_MAX. STATUS_NO_MEMORY. */
 enum status fingerprint_make(struct fingerprinter *f, int version, const struct fingerprint_rules *rules,
                              const struct fingerprint_input *in, struct digest32 *out,
                              struct canon_fault *fault);

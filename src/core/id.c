@@ -10,8 +10,8 @@
 #define COUNTER_BITS 24
 #define COUNTER_MASK ((UINT64_C(1) << COUNTER_BITS) - 1)
 #define MS_MAX       INT64_C(9999999999999) /* what 13 digits hold: the year 2286 */
-/* The state's milliseconds stay this far below 2^40, so that a clock that jumped decades ahead leaves room for 2^50
- * more ids before the state could overflow. */
+/* The state's milliseconds stay this far below 2^40, so that a clock that jumped decades ahead leaves room
+ * for 2^50 more ids before the state could overflow. */
 #define STATE_MS_MAX ((INT64_C(1) << 40) - (INT64_C(1) << 26))
 
 static bool id_byte(char c)
@@ -55,7 +55,8 @@ enum status callid_time(struct slice id, int64_t *unix_ms)
 {
     if (callid_check(id) != STATUS_OK || id.len < CALLID_OWN_BYTES + 2)
         return STATUS_NOT_FOUND;
-    /* Prefix and node may hold dashes, so the middle is looked for: the first that fits, with a byte on each side. */
+    /* Prefix and node may hold dashes, so the middle is looked for: the first that fits, with a byte on each
+     * side. */
     for (size_t at = 1; at + CALLID_OWN_BYTES < id.len; at++)
         if (own_form(id.data + at, unix_ms))
             return STATUS_OK;
@@ -126,8 +127,8 @@ size_t callid_make(struct callid_maker *m, int64_t now_ms, char out[CALLID_BYTES
         since = STATE_MS_MAX;
     uint64_t last = atomic_load_explicit(&m->state, memory_order_relaxed), next;
     do {
-        /* The clock's millisecond with the counter going on, if that is ahead of what was used; else one more than
-         * what was used, which carries into the millisecond when the counter is full. */
+        /* The clock's millisecond with the counter going on, if that is ahead of what was used; else one more
+         * than what was used, which carries into the millisecond when the counter is full. */
         uint64_t by_clock = (uint64_t)since << COUNTER_BITS | ((last + 1) & COUNTER_MASK);
         next = (uint64_t)since > last >> COUNTER_BITS ? by_clock : last + 1;
         assert(next > last);

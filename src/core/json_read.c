@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The reader is a small machine: `expect` says what may come next, a bit per open level whether it is an object.
+ * The reader is a small machine: `expect` says what may come next, a bit per open level whether it is an
+ * object.
  *
  *     VALUE ──scalar, or closed──▶ AFTER ──`,`──▶ VALUE (in a list) or NAME (in an object)
  *       │ `[`                        │ closing
@@ -38,7 +39,8 @@ static enum json_token fault(struct json_reader *r, size_t position, const char 
     return JSON_READ_FAULT;
 }
 
-/* The bytes of the UTF-8 character at data (RFC 3629: shortest form, no surrogates, to U+10FFFF), 0 if it is none. */
+/* The bytes of the UTF-8 character at data (RFC 3629: shortest form, no surrogates, to U+10FFFF), 0 if it is
+ * none. */
 static size_t utf8_length(const unsigned char *data, size_t len)
 {
     unsigned char a = data[0];

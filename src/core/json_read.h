@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * A small pull reader of JSON (RFC 8259): one token at a time, no tree, no allocation. It exists beside the JSON
- * library because the fingerprint needs numbers as they were written and the position of the first fault, and
- * because looking up one member must not build a document.
+ * A small pull reader of JSON (RFC 8259): one token at a time, no tree, no allocation. It exists beside the
+ * JSON library because the fingerprint needs numbers as they were written and the position of the first
+ * fault, and because looking up one member must not build a document.
  *
- * Always true: (1) a token was only returned if everything before it was right; (2) JSON_READ_END only comes when the
- * whole text was one value and nothing but white space around it; (3) strings are valid UTF-8 without lone surrogates,
- * escaped or not. That a member is given twice is for the user of the reader to see: it needs memory.
+ * Always true: (1) a token was only returned if everything before it was right; (2) JSON_READ_END only comes
+ * when the whole text was one value and nothing but white space around it; (3) strings are valid UTF-8
+ * without lone surrogates, escaped or not. That a member is given twice is for the user of the reader to see:
+ * it needs memory.
  */
 #ifndef SAMEKEY_CORE_JSON_READ_H
 #define SAMEKEY_CORE_JSON_READ_H

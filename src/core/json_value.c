@@ -63,8 +63,8 @@ static enum status find(struct json_reader *r, enum json_token token, struct sli
         [JSON_READ_TRUE] = JSON_TRUE,           [JSON_READ_FALSE] = JSON_FALSE,
         [JSON_READ_NULL] = JSON_NULL,
     };
-    /* Each turn of the loop goes one level down; what is left of outer levels is read at the end, with a watch on the
-     * names that must not come again. */
+    /* Each turn of the loop goes one level down; what is left of outer levels is read at the end, with a
+     * watch on the names that must not come again. */
     struct slice on_path[JSON_DEPTH_MAX];
     unsigned levels = 0;
     enum status status = STATUS_NOT_FOUND;

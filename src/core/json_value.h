@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * One value looked up in a JSON text by path: `order.items.0.sku` is the member `order`, in it the member `items`, in
- * it the first of the list, in it the member `sku`. (`json.` in front, as templates and settings write it, is taken
- * off by who reads them; json_path_strip does it.) Member names that hold a dot cannot be named. The whole text is
- * read, so a value is only found in a text that is JSON to its end; a member on the path given twice is refused, since
- * callee and gateway could read different ones.
+ * One value looked up in a JSON text by path: `order.items.0.sku` is the member `order`, in it the member
+ * `items`, in it the first of the list, in it the member `sku`. (`json.` in front, as templates and settings
+ * write it, is taken off by who reads them; json_path_strip does it.) Member names that hold a dot cannot be
+ * named. The whole text is read, so a value is only found in a text that is JSON to its end; a member on the
+ * path given twice is refused, since callee and gateway could read different ones.
  */
 #ifndef SAMEKEY_CORE_JSON_VALUE_H
 #define SAMEKEY_CORE_JSON_VALUE_H
@@ -20,8 +20,8 @@ struct json_value {
     struct slice raw; /* as written, borrowed from the text; a string's with its quotes */
 };
 
-/* Finds the value at path; the empty path is the whole. STATUS_NOT_FOUND: the text is JSON and has no such value.
- * STATUS_INVALID: not JSON, or a member on the path twice. */
+/* Finds the value at path; the empty path is the whole. STATUS_NOT_FOUND: the text is JSON and has no such
+ * value. STATUS_INVALID: not JSON, or a member on the path twice. */
 enum status json_find(struct slice text, struct slice path, struct json_value *out);
 
 /* Adds a scalar's text: a string without quotes and escapes, a number exactly as written, `true` or `false`.

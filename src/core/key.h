@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * Idempotency keys as they arrive (CONTRACT section 2): a quoted RFC 8941 string or the bare text, 1 to 255 bytes of
- * visible ASCII (0x21 to 0x7E, so no space). `"k-1"` and `k-1` are the same key; case matters. The result is the
- * normal form: without quotes and escapes. A value that begins with a quote must be a whole quoted string: parameters
- * or a list behind it are refused, since dropping them could make two keys one. Keep the caller's own spelling for
- * what goes upstream.
+ * Idempotency keys as they arrive (CONTRACT section 2): a quoted RFC 8941 string or the bare text, 1 to 255
+ * bytes of visible ASCII (0x21 to 0x7E, so no space). `"k-1"` and `k-1` are the same key; case matters. The
+ * result is the normal form: without quotes and escapes. A value that begins with a quote must be a whole
+ * quoted string: parameters or a list behind it are refused, since dropping them could make two keys one.
+ * Keep the caller's own spelling for what goes upstream.
  */
 #ifndef SAMEKEY_CORE_KEY_H
 #define SAMEKEY_CORE_KEY_H
@@ -24,8 +24,8 @@ static inline struct slice key_view(const struct key *k)
     return slice_of(k->bytes, k->len);
 }
 
-/* Reads one header value. STATUS_INVALID, with *why (if why is not NULL) a sentence for the caller; *out is then as
- * before. */
+/* Reads one header value. STATUS_INVALID, with *why (if why is not NULL) a sentence for the caller; *out is
+ * then as before. */
 enum status key_parse(struct slice value, struct key *out, const char **why);
 
 /* Reads all values of the header: one value however often repeated is one key. STATUS_NOT_FOUND: count is 0.

@@ -16,8 +16,8 @@ struct rate {
     int64_t last_ms; /* when it was last filled */
 };
 
-/* Starts full. now_ms is monotonic here and below; a clock that goes back is taken as standing still. a_second is at
- * most RATE_A_SECOND_MAX. */
+/* Starts full. now_ms is monotonic here and below; a clock that goes back is taken as standing still.
+ * a_second is at most RATE_A_SECOND_MAX. */
 void rate_init(struct rate *r, uint32_t a_second, int64_t now_ms);
 
 /* Changes the rate at a reload; what is in the bucket stays, up to the new size. */

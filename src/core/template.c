@@ -132,8 +132,8 @@ static enum status check_separators(const struct template *t, struct template_er
     return STATUS_OK;
 }
 
-/* The text of t->text is cut into parts. Fixed text moves towards the front as `{{` and `}}` shrink, so it is written
- * into place behind `to`. */
+/* The text of t->text is cut into parts. Fixed text moves towards the front as `{{` and `}}` shrink, so it is
+ * written into place behind `to`. */
 static enum status cut(struct template *t, struct template_error *e)
 {
     char *data = t->text.data;

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: MIT
  *
- * Templates: `order:{json.order_no}:create`, `{header.X-Tenant}`, `/receipts/{call_id}`. Compiled once, with the
- * configuration, where every mistake is told with its place and its remedy; rendered per call.
+ * Templates: `order:{json.order_no}:create`, `{header.X-Tenant}`, `/receipts/{call_id}`. Compiled once, with
+ * the configuration, where every mistake is told with its place and its remedy; rendered per call.
  *
- * Parts: {json.PATH} {header.NAME} {path.NAME} {query.NAME} {args.PATH} {method} {call_id} {key} {origin}, and the time
- * windows {date} {hour} {minute}, each with an offset if wanted: {date:+08:00}. `{{` and `}}` are braces. Windows are
- * `2026-03-01`, `2026-03-01T12`, `2026-03-01T12-30`. {uuid}, {timestamp} and {random} are refused: a key that is new
- * on every attempt protects nothing.
+ * Parts: {json.PATH} {header.NAME} {path.NAME} {query.NAME} {args.PATH} {method} {call_id} {key} {origin},
+ * and the time windows {date} {hour} {minute}, each with an offset if wanted: {date:+08:00}. `{{` and `}}`
+ * are braces. Windows are `2026-03-01`, `2026-03-01T12`, `2026-03-01T12-30`. {uuid}, {timestamp} and {random}
+ * are refused: a key that is new on every attempt protects nothing.
  *
- * Rendering never makes one key of two different inputs. In a key, of every part the bytes that are not visible ASCII,
- * and `%`, `:`, `"`, `\` and the first byte of the fixed text between the part and the next, are written as %XX. So a part ends
- * where its separator begins, and can be read back. Two parts need a separator between them that begins with neither
- * a letter, a digit nor `%` (compile refuses others). A part missing, null, empty or not a scalar is an error: `order::`
- * would be one key for everybody who left it out. A key over 255 bytes is refused, not shortened.
+ * Rendering never makes one key of two different inputs. In a key, of every part the bytes that are not
+ * visible ASCII, and `%`, `:`, `"`, `\` and the first byte of the fixed text between the part and the next,
+ * are written as %XX. So a part ends where its separator begins, and can be read back. Two parts need a
+ * separator between them that begins with neither a letter, a digit nor `%` (compile refuses others). A part
+ * missing, null, empty or not a scalar is an error: `order::` would be one key for everybody who left it out.
+ * A key over 255 bytes is refused, not shortened.
  */
 #ifndef SAMEKEY_CORE_TEMPLATE_H
 #define SAMEKEY_CORE_TEMPLATE_H
@@ -74,13 +75,13 @@ struct template_error {
     char message[200];
 };
 
-/* STATUS_INVALID with *error filled: the text breaks a rule. STATUS_FULL with *error filled: a bound. t is untouched
- * unless STATUS_OK; end it then with template_fini. */
+/* STATUS_INVALID with *error filled: the text breaks a rule. STATUS_FULL with *error filled: a bound. t is
+ * untouched unless STATUS_OK; end it then with template_fini. */
 enum status template_compile(struct template *t, struct slice text, enum template_use use,
                              struct template_error *error);
 
-/* Looks up one part and adds its text to out. Returns false when it is missing, null or no scalar (what was added is
- * then dropped). Is never asked for windows. `name` of the sources without one is empty. */
+/* Looks up one part and adds its text to out. Returns false when it is missing, null or no scalar (what was
+ * added is then dropped). Is never asked for windows. `name` of the sources without one is empty. */
 typedef bool template_lookup(void *context, enum template_source source, struct slice name,
                              struct buffer *out);
 
@@ -91,10 +92,10 @@ struct template_inputs {
         window_ms; /* unix milliseconds for {date} {hour} {minute}: the first claim's, by the store's clock */
 };
 
-/* Adds the rendered text to out. STATUS_NOT_FOUND: a part is missing, null, empty or no scalar; *missing (if not NULL)
- * is its label, borrowed from t. STATUS_FULL: a part over TEMPLATE_PART_MAX bytes, or a key over 255.
- * STATUS_INVALID: a TEMPLATE_FOR_TEXT value holds a control byte. STATUS_NO_MEMORY. Unless STATUS_OK, out has its old
- * length. */
+/* Adds the rendered text to out. STATUS_NOT_FOUND: a part is missing, null, empty or no scalar; *missing (if
+ * not NULL) is its label, borrowed from t. STATUS_FULL: a part over TEMPLATE_PART_MAX bytes, or a key over
+ * 255. STATUS_INVALID: a TEMPLATE_FOR_TEXT value holds a control byte. STATUS_NO_MEMORY. Unless STATUS_OK,
+ * out has its old length. */
 enum status template_render(const struct template *t, const struct template_inputs *in, struct buffer *out,
                             struct slice *missing);
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * The `traceparent` header (W3C Trace Context). The trace id goes through unchanged; each attempt is a child with a
- * parent id of its own. Versions above 00 are read by their first four fields and sent on as 00, as the specification
- * asks of one who knows only 00. Upper-case digits, zero ids and version ff are invalid; an invalid header is as none.
+ * The `traceparent` header (W3C Trace Context). The trace id goes through unchanged; each attempt is a child
+ * with a parent id of its own. Versions above 00 are read by their first four fields and sent on as 00, as
+ * the specification asks of one who knows only 00. Upper-case digits, zero ids and version ff are invalid; an
+ * invalid header is as none.
  */
 #ifndef SAMEKEY_CORE_TRACEPARENT_H
 #define SAMEKEY_CORE_TRACEPARENT_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Any bytes as a JSON body. What must hold: no crash; a body that has a form keeps it under other white space around
- * it, in a list and out; looking up never finds a value in a text that has no form.
+ * Any bytes as a JSON body. What must hold: no crash; a body that has a form keeps it under other white space
+ * around it, in a list and out; looking up never finds a value in a text that has no form.
  */
 #include "core/canon.h"
 #include "core/json_value.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Any bytes as a date in each form, a duration and a size. What is read, is printed and read again as the same.
+ * Any bytes as a date in each form, a duration and a size. What is read, is printed and read again as the
+ * same.
  */
 #include "base/civil.h"
 #include "base/duration.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Any bytes as an idempotency key and as a callId. A key that is read obeys the rule, and its quoted spelling is the
- * same key; the time of an id is only read from one that is accepted.
+ * Any bytes as an idempotency key and as a callId. A key that is read obeys the rule, and its quoted spelling
+ * is the same key; the time of an id is only read from one that is accepted.
  */
 #include "base/buffer.h"
 #include "core/id.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Any bytes as Retry-After, at several times of the clock: never a negative wait, never a wait from a value with a
- * sign or a fraction.
+ * Any bytes as Retry-After, at several times of the clock: never a negative wait, never a wait from a value
+ * with a sign or a fraction.
  */
 #include "core/retry_after.h"
 

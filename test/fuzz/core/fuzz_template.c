@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The first line is a template, the rest is what its parts stand for, cut at line ends and used in turn. A key that is
- * rendered is a key; a key template of two parts is rendered with the same text cut at another place and must not give
- * the same key.
+ * The first line is a template, the rest is what its parts stand for, cut at line ends and used in turn. A
+ * key that is rendered is a key; a key template of two parts is rendered with the same text cut at another
+ * place and must not give the same key.
  */
 #include "core/fingerprint.h"
 #include "core/key.h"

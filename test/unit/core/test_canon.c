@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The canonical form: pairs that mean the same, pairs that do not, texts that are no JSON, and random documents
- * spelled twice.
+ * The canonical form: pairs that mean the same, pairs that do not, texts that are no JSON, and random
+ * documents spelled twice.
  */
 #include "../base/check.h"
 

@@ -210,7 +210,8 @@ static void what_a_template_needs(void **state)
     template_fini(NULL);
 }
 
-/* Short values over an alphabet of separators, escapes and what they are made of: no two inputs render alike. */
+/* Short values over an alphabet of separators, escapes and what they are made of: no two inputs render alike.
+ */
 static void no_two_inputs_make_one_key(void **state)
 {
     (void)state;
