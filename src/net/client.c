@@ -361,6 +361,17 @@ static void exchange_pump(struct exchange *x)
     }
 }
 
+/* Says that there is room again, where exchange_write() said that there was not. */
+static void exchange_tell_room(struct exchange *x)
+{
+    if (!x->told_full || x->no_more_sending || x->phase != PHASE_TALK ||
+        x->queue.len - x->queue_from + wire_waiting(x->wire) > STREAM_BYTES_HIGH / 2)
+        return;
+    x->told_full = false;
+    if (x->handlers.on_drain)
+        x->handlers.on_drain(x->context, x);
+}
+
 /* ---- receiving ---- */
 
 static void exchange_malformed(struct exchange *x)
@@ -396,6 +407,7 @@ static bool answer_head(struct exchange *x)
                 x->held = false;
                 x->continue_at = INT64_MAX;
                 exchange_pump(x);
+                exchange_tell_room(x);
             }
         }
         return true;
@@ -558,6 +570,7 @@ static void on_wire_up(struct wire *w)
     if (x->paused)
         wire_pause(w);
     exchange_watch(x);
+    exchange_tell_room(x);
 }
 
 static void on_wire_moved(struct wire *w, int status)
@@ -571,12 +584,7 @@ static void on_wire_moved(struct wire *w, int status)
     }
     exchange_progress(x);
     exchange_pump(x);
-    if (x->told_full && !x->no_more_sending &&
-        x->queue.len - x->queue_from + wire_waiting(w) <= STREAM_BYTES_HIGH / 2) {
-        x->told_full = false;
-        if (x->handlers.on_drain)
-            x->handlers.on_drain(x->context, x);
-    }
+    exchange_tell_room(x);
 }
 
 static const struct wire_handlers wire_handlers = {
@@ -796,6 +804,7 @@ static void on_exchange_timer(struct net_timer *timer)
         x->continue_at = INT64_MAX;
         x->held = false;
         exchange_pump(x);
+        exchange_tell_room(x);
     }
     exchange_watch(x);
 }

@@ -113,8 +113,12 @@ static void start_upstream(void (*script)(struct peer *peer), SSL_CTX *tls, cons
     pthread_create(&up.thread, NULL, serve, NULL);
 }
 
+static struct net_loop *loop;
+static struct client *client;
+
 static void stop_upstream(void)
 {
+    client_close_idle(client); /* a script may wait for the end of a kept connection */
     atomic_store(&up.stop, true);
     shutdown(up.fd, SHUT_RDWR); /* wakes accept() */
     pthread_join(up.thread, NULL);
@@ -137,9 +141,6 @@ struct call {
     struct net_timer rest;
     size_t to_send, piece_bytes; /* a streamed body */
 };
-
-static struct net_loop *loop;
-static struct client *client;
 
 static void on_head(void *context, struct exchange *x, const struct response_head *head)
 {
@@ -241,6 +242,9 @@ static void run(struct call *call, const struct exchange_request *request)
     assert_int_equal(call->ends, 0);
     net_loop_run(loop);
     assert_int_equal(call->ends, 1);
+    if (getenv("TEST_NET_SHOW"))
+        print_message("end %d sent %lu (%s)\n", call->evidence.end, (unsigned long)call->evidence.bytes_sent,
+                      call->evidence.detail);
 }
 
 static void fini(struct call *call)
@@ -1028,7 +1032,7 @@ static X509 *make_certificate(const char *names)
     X509_gmtime_adj(X509_getm_notAfter(cert), 3600);
     X509_set_pubkey(cert, key);
     X509_NAME *name = X509_get_subject_name(cert);
-    X509_NAME_add_entry_by_txt(name, "CN", MBSTRING_ASC, (const unsigned char *)"test", -1, -1, 0);
+    X509_NAME_add_entry_by_txt(name, "CN", MBSTRING_ASC, (const unsigned char *)names, -1, -1, 0);
     X509_set_issuer_name(cert, name);
     X509_EXTENSION *san = X509V3_EXT_conf_nid(NULL, NULL, NID_subject_alt_name, names);
     X509_add_ext(cert, san, -1);
