@@ -75,6 +75,13 @@ struct cursor {
     const char *at, *end;
 };
 
+static struct cursor cursor_over(struct slice text)
+{
+    /* An empty slice may have no pointer, and nothing may be added to that. */
+    const char *begin = text.len ? text.data : "";
+    return (struct cursor){begin, begin + text.len};
+}
+
 static bool take_text(struct cursor *c, const char *text)
 {
     size_t len = strlen(text);
@@ -152,9 +159,9 @@ static bool take_offset(struct cursor *c, int *minutes)
 
 enum status civil_parse_offset(struct slice text, int *minutes)
 {
-    struct cursor c = {text.data, text.data + text.len};
+    struct cursor c = cursor_over(text);
     int read = 0;
-    if (text.len == 0 || !take_offset(&c, &read) || c.at != c.end)
+    if (!take_offset(&c, &read) || c.at != c.end)
         return STATUS_INVALID;
     *minutes = read;
     return STATUS_OK;
@@ -162,10 +169,10 @@ enum status civil_parse_offset(struct slice text, int *minutes)
 
 enum status civil_parse_rfc3339(struct slice text, int64_t *unix_ms)
 {
-    struct cursor c = {text.data, text.data + text.len};
+    struct cursor c = cursor_over(text);
     struct civil t = {0};
-    if (text.len == 0 || !take_digits(&c, 4, &t.year) || !take_text(&c, "-") ||
-        !take_digits(&c, 2, &t.month) || !take_text(&c, "-") || !take_digits(&c, 2, &t.day))
+    if (!take_digits(&c, 4, &t.year) || !take_text(&c, "-") || !take_digits(&c, 2, &t.month) ||
+        !take_text(&c, "-") || !take_digits(&c, 2, &t.day))
         return STATUS_INVALID;
     if (!take_text(&c, "T") && !take_text(&c, "t") && !take_text(&c, " "))
         return STATUS_INVALID;
@@ -256,9 +263,7 @@ static enum status year_of_two_digits(struct civil *t, int64_t now_ms, int64_t *
 
 enum status civil_parse_http(struct slice text, int64_t now_ms, int64_t *unix_ms)
 {
-    if (text.len == 0)
-        return STATUS_INVALID;
-    struct cursor c = {text.data, text.data + text.len};
+    struct cursor c = cursor_over(text);
     struct civil t = {0};
     if (parse_fixdate(c, &t) || (t = (struct civil){0}, parse_asctime(c, &t)))
         return civil_to_ms(&t, unix_ms);

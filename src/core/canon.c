@@ -252,10 +252,11 @@ static bool is_ignored(const struct canon_member *m)
 static enum status finish_object(struct run *r, const struct frame *f)
 {
     struct canon *c = r->c;
-    struct canon_member *members = (struct canon_member *)(void *)c->members.data + f->first;
+    struct canon_member *members = (struct canon_member *)(void *)c->members.data;
     size_t count = c->members.len / sizeof *members - f->first;
     if (count == 0)
         return STATUS_OK;
+    members += f->first;
 
     bool in_place = !is_ignored(&members[0]);
     for (size_t i = 1; i < count && in_place; i++)

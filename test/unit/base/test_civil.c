@@ -176,6 +176,11 @@ static void offsets_are_read(void **state)
     assert_int_equal(civil_parse_offset(slice_text("+8"), &minutes), STATUS_INVALID);
     assert_int_equal(civil_parse_offset(slice_text(""), &minutes), STATUS_INVALID);
     assert_int_equal(civil_parse_offset(slice_text("08:00"), &minutes), STATUS_INVALID);
+    /* The empty slice may have no pointer. */
+    int64_t ms = 0;
+    assert_int_equal(civil_parse_offset(slice_of(NULL, 0), &minutes), STATUS_INVALID);
+    assert_int_equal(civil_parse_rfc3339(slice_of(NULL, 0), &ms), STATUS_INVALID);
+    assert_int_equal(civil_parse_http(slice_of(NULL, 0), NOW, &ms), STATUS_INVALID);
 }
 
 int main(void)

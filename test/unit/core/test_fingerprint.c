@@ -87,6 +87,8 @@ static void a_form_counts_by_its_parts(void **state)
                       FORM("x", "--x\r\n\r\n2\r\n--x\r\n\r\n1\r\n--x--")));
     assert_false(
         same(FORM("x", "--x\r\n\r\n12\r\n--x--"), FORM("x", "--x\r\n\r\n1\r\n--x\r\n\r\n2\r\n--x--")));
+    assert_true(same(POST("multipart/mixed; boundary=x", "--x\r\n\r\n1\r\n--x--"),
+                     POST("Multipart/Related; boundary=y", "--y\r\n\r\n1\r\n--y--")));
     assert_true(
         same(FORM("x", "--x\r\n\r\n\r\n--x--"), FORM("yy", "--yy\r\n\r\n\r\n--yy--"))); /* an empty part */
 }
