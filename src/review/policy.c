@@ -64,6 +64,10 @@ bool policy_longest(const struct review_policy *p, int64_t *out_ms)
 {
     int64_t worst;
     bool known = policy_worst_case(p, &worst);
+    if (!known && p->attempt_timeout_ms.known) {
+        worst = p->attempt_timeout_ms.value; /* one attempt at least */
+        known = true;
+    }
     if (p->budget_ms.known && (!known || p->budget_ms.value < worst)) {
         *out_ms = p->budget_ms.value;
         return true;

@@ -155,8 +155,8 @@ static void include(struct scanner *c, struct directive *parent, struct directiv
         for (size_t i = 0; i < found.gl_pathc && i < GLOB_MAX; i++)
             include_one(c, parent, d->line, found.gl_pathv[i], depth);
         if (found.gl_pathc > GLOB_MAX)
-            review_note(c->n->r, "%s:%u: more than %u files match; the rest was not read", c->s->path,
-                        d->line, GLOB_MAX);
+            review_problem(c->n->r, c->s->path, d->line, "more than %u files match; the rest was not read",
+                           GLOB_MAX);
     }
     globfree(&found);
 }

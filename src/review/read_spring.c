@@ -42,8 +42,10 @@ static const char *plain(struct review *r, const char *path)
 
 static void add(struct spring *g, const char *path, struct slice value, unsigned line)
 {
-    if (g->count == PROPERTIES_MAX)
+    if (g->count == PROPERTIES_MAX) {
+        review_problem(g->r, g->s->path, 0, "more than %u properties; the rest was not read", PROPERTIES_MAX);
         return;
+    }
     if (g->count == g->room) {
         size_t room = g->room ? g->room * 2 : 64;
         struct property *bigger = realloc(g->list, room * sizeof *bigger);
@@ -78,13 +80,39 @@ static void flatten(struct spring *g, struct tree *t, char *path, size_t len, un
     }
 }
 
+static int compare(const void *x, const void *y)
+{
+    const struct property *a = x, *b = y;
+    int order = strcmp(a->path, b->path);
+    return order ? order : a->line < b->line ? -1 : a->line > b->line;
+}
+
+/* The first property whose path begins with `prefix` or sorts behind it; the list is sorted. */
+static size_t lower(const struct spring *g, const char *prefix)
+{
+    size_t low = 0, high = g->count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (strcmp(g->list[middle].path, prefix) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static bool begins(const char *path, const char *prefix)
+{
+    return strncmp(path, prefix, strlen(prefix)) == 0;
+}
+
 /* The last property with this path, as Spring lets the later one win; NULL when there is none. */
 static const struct property *find(const struct spring *g, const char *path)
 {
-    for (size_t i = g->count; i-- > 0;)
-        if (strcmp(g->list[i].path, path) == 0)
-            return &g->list[i];
-    return NULL;
+    const struct property *last = NULL;
+    for (size_t i = lower(g, path); i < g->count && strcmp(g->list[i].path, path) == 0; i++)
+        last = &g->list[i];
+    return last;
 }
 
 static struct fact number(const struct spring *g, const struct property *p)
@@ -176,10 +204,10 @@ static void judge_exceptions(struct spring *g, struct review_policy *p, const ch
         prefix = place == 0
                      ? pool_format(&g->r->pool, "resilience4j.retry.instances.%s.retryexceptions", name)
                      : pool_format(&g->r->pool, "resilience4j.retry.configs.%s.retryexceptions", config);
-        for (size_t i = 0; i < g->count; i++) {
+        for (size_t i = lower(g, prefix); i < g->count && begins(g->list[i].path, prefix); i++) {
             const struct property *x = &g->list[i];
             size_t n = strlen(prefix);
-            if (strncmp(x->path, prefix, n) != 0 || (x->path[n] && x->path[n] != '['))
+            if (x->path[n] && x->path[n] != '[')
                 continue;
             any = true;
             if (unknown_exception(x->value) && !p->repeats_unknown.known)
@@ -238,29 +266,30 @@ static void instance_read(struct spring *g, const char *name, const char *shown,
     judge_exceptions(g, p, name);
 }
 
+/* The instance's name as written: the fourth part of the path. */
+static const char *instance_shown(struct spring *g, const struct property *x)
+{
+    const char *at = x->shown;
+    for (int dots = 0; dots < 3 && at; dots++)
+        at = strchr(at, '.') ? strchr(at, '.') + 1 : NULL;
+    return at ? pool_copy(&g->r->pool, slice_of(at, strcspn(at, "."))) : x->shown;
+}
+
 static void instances_read(struct spring *g)
 {
     static const char prefix[] = "resilience4j.retry.instances.";
-    size_t n = sizeof prefix - 1;
-    const char *last = "";
-    for (size_t i = 0; i < g->count; i++) {
-        const struct property *x = &g->list[i];
-        if (strncmp(x->path, prefix, n) != 0)
-            continue;
-        size_t len = strcspn(x->path + n, ".");
-        const char *name = pool_copy(&g->r->pool, slice_of(x->path + n, len));
-        bool seen = strcmp(name, last) == 0;
-        for (size_t k = 0; k < i && !seen; k++)
-            seen = strncmp(g->list[k].path, prefix, n) == 0 && strncmp(g->list[k].path + n, name, len) == 0 &&
-                   (g->list[k].path[n + len] == '.' || !g->list[k].path[n + len]);
-        last = name;
-        if (seen)
-            continue;
-        const char *dots = x->shown;
-        for (int d = 0; d < 3 && dots; d++)
-            dots = strchr(dots, '.') ? strchr(dots, '.') + 1 : NULL;
-        const char *shown = dots ? pool_copy(&g->r->pool, slice_of(dots, strcspn(dots, "."))) : name;
-        instance_read(g, name, shown, x->line);
+    size_t n = sizeof prefix - 1, i = lower(g, prefix);
+    while (i < g->count && begins(g->list[i].path, prefix) && g->r->policy_count < POLICIES_MAX) {
+        const struct property *first = &g->list[i];
+        size_t len = strcspn(first->path + n, ".");
+        unsigned line = first->line;
+        /* All properties of one instance stand together, since the list is sorted. */
+        for (; i < g->count && strncmp(g->list[i].path, first->path, n + len) == 0 &&
+               strcspn(g->list[i].path + n, ".") == len;
+             i++)
+            line = g->list[i].line < line ? g->list[i].line : line;
+        instance_read(g, pool_copy(&g->r->pool, slice_of(first->path + n, len)), instance_shown(g, first),
+                      line);
     }
 }
 
@@ -269,12 +298,9 @@ static void instances_read(struct spring *g)
 static bool args_mention(const struct spring *g, const char *args, const char *name, const char *word,
                          bool *given)
 {
-    size_t n = strlen(args), k = strlen(name);
+    const char *prefix = pool_format(&g->r->pool, "%s%s", args, name);
     bool found = false;
-    for (size_t i = 0; i < g->count; i++) {
-        const char *path = g->list[i].path;
-        if (strncmp(path, args, n) != 0 || strncmp(path + n, name, k) != 0)
-            continue;
+    for (size_t i = lower(g, prefix); i < g->count && begins(g->list[i].path, prefix); i++) {
         *given = true;
         found = found || mentions(g->list[i].value, word);
     }
@@ -419,6 +445,8 @@ static void idempotency(struct spring *g, const struct property *x)
 
 static void judge_all(struct spring *g)
 {
+    if (g->count)
+        qsort(g->list, g->count, sizeof *g->list, compare);
     instances_read(g);
     listener(g, "simple");
     listener(g, "direct");

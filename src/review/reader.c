@@ -72,7 +72,7 @@ static int nginx_line(struct slice line)
                                         "fastcgi_index",
                                         NULL};
     char last = line.data[line.len - 1];
-    return (last == ';' || last == '{') && one_of(first_word(line), words) ? 3 : 0;
+    return (last == ';' || last == '{' || last == '}') && one_of(first_word(line), words) ? 3 : 0;
 }
 
 static int haproxy_line(struct slice raw)

@@ -96,10 +96,10 @@ void review_note(struct review *r, const char *format, ...)
         r->notes[r->note_count++] = what;
 }
 
-static struct review_policy *add_policy(struct review *r)
+static struct review_policy *add_policy(struct review *r, const struct source *s)
 {
     if (r->policy_count == POLICIES_MAX) {
-        review_note(r, "more than %u policies; the rest was not judged", POLICIES_MAX);
+        review_problem(r, s->path, 0, "more than %u policies in all; the rest was not judged", POLICIES_MAX);
         return NULL;
     }
     if (!grow(r, &r->policies, r->policy_count, &r->policy_room, sizeof *r->policies))
@@ -113,7 +113,7 @@ static struct review_policy *add_policy(struct review *r)
 struct review_policy *review_policy_new(struct review *r, enum review_format format,
                                         const struct source *source, unsigned line, const char *name)
 {
-    struct review_policy *p = add_policy(r);
+    struct review_policy *p = add_policy(r, source);
     if (p) {
         p->format = format_names[format];
         p->source = source;
@@ -125,7 +125,7 @@ struct review_policy *review_policy_new(struct review *r, enum review_format for
 
 void review_own_policy(struct review *r, const struct review_policy *facts)
 {
-    struct review_policy *p = add_policy(r);
+    struct review_policy *p = add_policy(r, facts->source);
     if (p) {
         *p = *facts;
         p->format = format_names[FORMAT_SAMEKEY];

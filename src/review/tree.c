@@ -10,6 +10,8 @@
 struct builder {
     struct review *r;
     const struct source *s;
+    size_t characters, bytes; /* of the text, up to the last mark */
+    unsigned line;
     struct tree *stack[TREE_DEPTH_MAX];
     unsigned depth;
     unsigned nodes;
@@ -78,14 +80,29 @@ static bool json_check(struct review *r, const struct source *s)
     return true;
 }
 
-static struct tree *new_node(struct builder *b, enum tree_kind kind, size_t line)
+/* The line of a mark, by our own count of line feeds: libyaml also breaks lines at a lone carriage return, at U+0085,
+ * U+2028 and U+2029, where no editor does. Its index counts characters. Marks come in order. */
+static unsigned line_of(struct builder *b, const yaml_mark_t *mark)
+{
+    if (mark->index < b->characters || b->line == 0)
+        b->characters = b->bytes = 0, b->line = 1;
+    while (b->characters < mark->index && b->bytes < b->s->len) {
+        b->line += b->s->text[b->bytes] == '\n';
+        for (b->bytes++; b->bytes < b->s->len && ((unsigned char)b->s->text[b->bytes] & 0xC0) == 0x80;)
+            b->bytes++;
+        b->characters++;
+    }
+    return b->line > b->s->lines && b->s->lines ? b->s->lines : b->line;
+}
+
+static struct tree *new_node(struct builder *b, enum tree_kind kind, const yaml_mark_t *mark)
 {
     if (++b->nodes > TREE_NODES_MAX)
         return NULL;
     struct tree *t = pool_alloc(&b->r->pool, sizeof *t);
     if (t) {
         t->kind = kind;
-        t->line = (unsigned)line + 1;
+        t->line = line_of(b, mark);
     }
     return t;
 }
@@ -150,7 +167,7 @@ static const char *take_event(struct builder *b, struct tree_documents *docs, co
         b->anchor_count = 0;
         return NULL;
     case YAML_SCALAR_EVENT:
-        t = new_node(b, TREE_SCALAR, e->start_mark.line);
+        t = new_node(b, TREE_SCALAR, &e->start_mark);
         if (!t)
             return "too many nodes";
         t->text = slice_of(
@@ -160,7 +177,7 @@ static const char *take_event(struct builder *b, struct tree_documents *docs, co
         anchor = e->data.scalar.anchor;
         break;
     case YAML_ALIAS_EVENT:
-        t = new_node(b, TREE_SCALAR, e->start_mark.line);
+        t = new_node(b, TREE_SCALAR, &e->start_mark);
         if (!t)
             return "too many nodes";
         t->alias = anchor_find(b, (const char *)e->data.alias.anchor);
@@ -174,7 +191,7 @@ static const char *take_event(struct builder *b, struct tree_documents *docs, co
     case YAML_SEQUENCE_START_EVENT:
         if (b->depth == TREE_DEPTH_MAX)
             return "nested too deeply";
-        t = new_node(b, e->type == YAML_MAPPING_START_EVENT ? TREE_MAPPING : TREE_LIST, e->start_mark.line);
+        t = new_node(b, e->type == YAML_MAPPING_START_EVENT ? TREE_MAPPING : TREE_LIST, &e->start_mark);
         if (!t)
             return "too many nodes";
         anchor = e->type == YAML_MAPPING_START_EVENT ? e->data.mapping_start.anchor
@@ -221,16 +238,16 @@ bool tree_read(struct tree_documents *out, struct review *r, const struct source
     for (;;) {
         yaml_event_t event;
         if (!yaml_parser_parse(&parser, &event)) {
-            size_t line = parser.problem_mark.line;
+            unsigned line = line_of(b, &parser.problem_mark);
             if (parser.error == YAML_READER_ERROR)
-                line = source_line_at(s, parser.problem_offset) - 1;
-            review_problem(r, s->path, (unsigned)line + 1, "not YAML: %s",
+                line = source_line_at(s, parser.problem_offset);
+            review_problem(r, s->path, line, "not YAML: %s",
                            parser.problem ? parser.problem : "it cannot be read");
             break;
         }
         const char *wrong = take_event(b, &docs, &event);
         bool end = event.type == YAML_STREAM_END_EVENT;
-        unsigned line = (unsigned)event.start_mark.line + 1;
+        unsigned line = wrong ? line_of(b, &event.start_mark) : 0;
         yaml_event_delete(&event);
         if (wrong || r->pool.failed) {
             review_problem(r, s->path, line, "not read: %s", wrong ? wrong : "it needs too much memory");

@@ -1,0 +1,3 @@
+#!/bin/sh
+timeout 10 curl --retry 3 -m 5 -H "Idempotency-Key: $KEY" -d @order.json https://shop.example/orders
+timeout 60 curl --retry 3 -m 5 -H "Idempotency-Key: $KEY" -d @order.json https://shop.example/orders

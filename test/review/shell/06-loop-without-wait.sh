@@ -1,0 +1,6 @@
+#!/bin/bash
+for try in {1..10}; do
+    if curl -m 5 -H "Idempotency-Key: $KEY" -d @order.json https://shop.example/orders; then
+        break
+    fi
+done

@@ -1,0 +1,4 @@
+#!/bin/sh
+curl -m 5 -d @order.json https://shop.example/orders || true
+curl -m 5 https://shop.example/health || true
+curl -m 5 -d @order.json https://shop.example/orders || exit 1

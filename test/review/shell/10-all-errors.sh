@@ -1,0 +1,3 @@
+#!/bin/sh
+curl -m 5 --retry 2 --retry-delay 1 -H "Idempotency-Key: $KEY" \
+     --retry-all-errors -d @order.json https://shop.example/orders
