@@ -56,16 +56,16 @@ static bool encoding_is_plain(unsigned octet)
                       (octet >= 'A' && octet <= 'Z') || octet == '-' || octet == '_' || octet == '~' ||
                       octet == '.';
     return octet >= 0x20 && octet != 0x7f && !unreserved && octet != '/' && octet != '\\' && octet != '%' &&
-           octet != ';';
+           octet != ';' && octet != '?' && octet != '#';
 }
 
-/* `.` and `..`, also with parameters behind, which some servers cut off before they resolve the dots. */
+/* Nothing, `.` or `..` with parameters behind, which some servers cut off before they resolve dots and slashes. */
 static bool is_dots(struct slice segment)
 {
     size_t n = 0;
     while (n < segment.len && segment.data[n] == '.')
         n++;
-    return (n == 1 || n == 2) && (n == segment.len || segment.data[n] == ';');
+    return n <= 2 && (n == segment.len ? n > 0 : segment.data[n] == ';');
 }
 
 bool route_path_plain(struct slice path)

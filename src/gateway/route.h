@@ -75,10 +75,10 @@ size_t routes_pattern_count(const struct routes *r);
 
 /*
  * Whether a path (without query) is spelt in the one way that everybody reads alike. It is not with: no slash at
- * the start, an empty segment (`//`), a segment `.` or `..` (also with path parameters, `..;x`), a backslash,
- * `#`, a control byte, a space or a byte over 0x7e, an incomplete percent-encoding, and an encoded `/`, `\`,
- * `.`, `%`, `;`, control, letter, digit, `-`, `_` or `~` (letters and the like never need one, RFC 3986 section
- * 6.2.2.2). A slash at the end is plain.
+ * the start, an empty segment (`//`), a segment `.` or `..` (also with path parameters, `..;x`), a segment of path
+ * parameters alone (`;x`), a backslash, `#`, a control byte, a space or a byte over 0x7e, an incomplete
+ * percent-encoding, and an encoded `/`, `\`, `.`, `%`, `;`, `?`, `#`, control, letter, digit, `-`, `_` or `~`
+ * (letters and the like never need one, RFC 3986 section 6.2.2.2). A slash at the end is plain.
  */
 bool route_path_plain(struct slice path);
 

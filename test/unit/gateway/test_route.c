@@ -102,6 +102,10 @@ static void no_spelling_walks_around_a_guard(void **state)
     (void)state;
     static const char *const tricks[] = {
         "//orders",
+        "/orders%3fx",
+        "/orders%23",
+        "/;1/orders",
+        "/;1/orders/;",
         "/x/../orders",
         "/./orders",
         "/orders/.",
