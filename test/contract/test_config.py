@@ -3,6 +3,7 @@
 import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -180,3 +181,10 @@ def test_every_problem_is_on_the_page_of_errors():
         outcome = outcome.lower().replace("_", "-")
         assert re.search(r"^\| `%s` \| [^|]*%s[^|]* \| %s \|" % (slug, status, outcome), page, re.M), slug
     assert set(re.findall(r"^\| `([a-z-]+)` \|", page, re.M)) == {row[0] for row in rows}
+
+
+def test_the_manual_pages_are_up_to_date(tmp_path):
+    subprocess.run([sys.executable, str(ROOT / "docs/man/make.py"), BIN, str(tmp_path)], check=True, timeout=60)
+    made = {p.name: p.read_text() for p in tmp_path.iterdir()}
+    kept = {p.name: p.read_text() for p in (ROOT / "docs/man").glob("samekey*")}
+    assert made == kept, "make them again: docs/man/make.py build/samekey docs/man"
