@@ -188,6 +188,7 @@ int command_gateway(int argc, char **argv)
     } else {
 #if GATEWAY_RUNS
         code = gateway_main(settings, wishes.file, &flags);
+        settings = NULL; /* taken over */
 #else
         fputs("samekey gateway: this build has no gateway in it\n", stderr);
         code = EXIT_UNAVAILABLE;

@@ -102,7 +102,7 @@ static void run_free(struct run *run)
     if (run->retry_out)
         admission_retry_done(run->lane->admission, run->client);
     admission_leave(run->lane->admission, &run->pass, now_of(run));
-    metrics_add(shard->counts, METRIC_calls_running, run->lane->index, 0, -1);
+    metrics_add(shard->counts, METRIC_calls_running, run->lane->series, 0, -1);
     if (run->visit) {
         run->visit->run = NULL;
         visit_unlink_run(run->visit);
@@ -450,7 +450,7 @@ static void on_reply_end(void *context, struct exchange *exchange, const struct 
     };
     (void)arena_copy(&run->arena, buffer_view(&words), &a->evidence);
     buffer_fini(&words);
-    metrics_add(shard->counts, METRIC_attempts, run->lane->index, (size_t)outcome, 1);
+    metrics_add(shard->counts, METRIC_attempts, run->lane->series, (size_t)outcome, 1);
     metrics_observe(shard->counts, METRIC_upstream_seconds, (double)evidence.took_ms / 1e3);
     log_event(shard->log, LOG_LEVEL_INFO, clock_wall_ms(), run->id.call_id, "attempt_ended",
               LOG_NUMBER("attempt", a->n), LOG_STRING("outcome", outcome_json(outcome)),
@@ -609,10 +609,10 @@ static void do_send(struct run *run)
                                 run->before_connect, !spare && !first, &retry_ms)) {
         case RETRY_YES:
             run->retry_out = true;
-            metrics_add(run->shard->counts, METRIC_retries, run->lane->index, 0, 1);
+            metrics_add(run->shard->counts, METRIC_retries, run->lane->series, 0, 1);
             break;
         case RETRY_BUDGET:
-            metrics_add(run->shard->counts, METRIC_retries_denied, run->lane->index, 0, 1);
+            metrics_add(run->shard->counts, METRIC_retries_denied, run->lane->series, 0, 1);
             feed_denied(run, CALL_DENIED_BUDGET, retry_ms);
             return;
         case RETRY_BREAKER:
@@ -871,7 +871,7 @@ static void ended(struct job *job)
         if (run->effect.final)
             cache_put(shard->cache, &rows, now_of(run));
         if (run->effect.state == STATE_UNKNOWN)
-            metrics_add(shard->counts, METRIC_compensations, run->lane->index, 0, 1);
+            metrics_add(shard->counts, METRIC_compensations, run->lane->series, 0, 1);
         log_event(shard->log, LOG_LEVEL_INFO, clock_wall_ms(), run->id.call_id, "call_ended",
                   LOG_STRING("state", state_text(run->effect.state)), LOG_BOOL("final", run->effect.final),
                   LOG_STRING("reason", reason_text(run->effect.reason)),
@@ -1034,7 +1034,7 @@ void run_begin(struct visit *visit, const struct call_row *row, int64_t store_no
         run->resumed = resumed;
         copy_row(run, row);
         shard->runs++;
-        metrics_add(shard->counts, METRIC_calls_running, run->lane->index, 0, 1);
+        metrics_add(shard->counts, METRIC_calls_running, run->lane->series, 0, 1);
         run->pass = visit->pass; /* taken over */
         memset(&visit->pass, 0, sizeof visit->pass);
         /* A caller that went between the claim and now leaves a call that was never sent: the body is still here, its

@@ -113,7 +113,7 @@ static bool compile_lane(struct lane *lane, const struct route_settings *s, size
     char where[SETTINGS_ROUTE_NAME_MAX + 16];
     snprintf(where, sizeof where, "route \"%s\"", s->name);
     lane->s = s;
-    lane->index = index;
+    lane->index = lane->series = index;
     lane->call_id_in_header = strcmp(s->call_id, "header") == 0;
     lane->key_in_header = strcmp(s->key, "header") == 0;
     lane->has_business_ref = *s->business_ref != '\0';

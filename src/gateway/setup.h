@@ -28,6 +28,7 @@ struct success_rule {
 struct lane {
     const struct route_settings *s;
     size_t index;
+    size_t series; /* its number in the metrics: stays the route's over reloads; SIZE_MAX: counted nowhere */
     bool call_id_in_header, key_in_header, has_business_ref;
     struct template call_id, key, business_ref, receipt_path;
     struct fingerprint_rules rules;

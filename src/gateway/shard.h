@@ -53,7 +53,7 @@ struct shard {
     struct metrics_loop *counts;
     struct list jobs; /* finished ones, to be used again */
     size_t jobs_idle;
-    struct list lookups; /* receipts being read (receipts.c) */
+    struct lookup_table *lookups; /* receipts being read (receipts.c) */
     size_t visits, runs; /* alive */
     bool draining;
 };

@@ -59,7 +59,7 @@ static void leave_admission(struct visit *visit)
 static void note_answer(struct visit *visit, int status, enum outcome outcome, const char *how)
 {
     struct shard *shard = visit->shard;
-    metrics_add(shard->counts, METRIC_calls, visit->lane->index, (size_t)outcome, 1);
+    metrics_add(shard->counts, METRIC_calls, visit->lane->series, (size_t)outcome, 1);
     metrics_observe(shard->counts, METRIC_request_seconds,
                     (double)(clock_monotonic_us() - visit->came_us) / 1e6);
     log_event(shard->log, LOG_LEVEL_INFO, clock_wall_ms(), visit->id.call_id, "answered",
@@ -226,7 +226,7 @@ void visit_answer_problem(struct visit *visit, enum problem problem, const char 
     own.original = facts.original_call_id;
     if (problem == PROBLEM_CALL_ID_REUSED || problem == PROBLEM_SUSPECTED_DUPLICATE ||
         problem == PROBLEM_KEY_REUSED)
-        metrics_add(visit->shard->counts, METRIC_swapped_keys, visit->lane->index, 0, 1);
+        metrics_add(visit->shard->counts, METRIC_swapped_keys, visit->lane->series, 0, 1);
     metrics_add(visit->shard->counts, METRIC_refusals, 0, (size_t)problem, 1);
     note_answer(visit, problem_answer_status(problem, &facts), outcome, problem_slug(problem));
     problem_answer(request, problem, &facts, &own);
@@ -258,7 +258,7 @@ void visit_answer_row(struct visit *visit, const struct rows *rows, bool waited,
     buffer_slice(&lines, row->result_headers);
     answer_own_lines(&lines, &own);
     if (own.replayed)
-        metrics_add(visit->shard->counts, METRIC_replays, visit->lane->index, 0, 1);
+        metrics_add(visit->shard->counts, METRIC_replays, visit->lane->series, 0, 1);
     note_answer(visit, row->result_status, outcome, own.replayed ? "replay" : "receipt");
     request_answer(request, row->result_status, buffer_view(&lines), row->result_body);
     buffer_fini(&lines);
@@ -299,11 +299,11 @@ static void join_over(struct job *job)
             visit_answer_problem(visit, PROBLEM_OUTCOME_UNKNOWN, state_sentence(STATE_UNKNOWN), 1000, &told,
                                  true);
         } else {
-            metrics_add(visit->shard->counts, METRIC_joins, visit->lane->index, 0, 1);
+            metrics_add(visit->shard->counts, METRIC_joins, visit->lane->series, 0, 1);
             ask_store(visit, true);
         }
     } else {
-        metrics_add(visit->shard->counts, METRIC_joins, visit->lane->index, 0, 1);
+        metrics_add(visit->shard->counts, METRIC_joins, visit->lane->series, 0, 1);
         const struct call_row *row = &rows.call;
         if (row->state == STATE_FAILED && !row->final) {
             if (row->has_result && row->result_status)
@@ -417,7 +417,7 @@ static void claimed(struct visit *visit, const struct rows *rows, bool resumed)
 {
     if (rows->suspect.id && !resumed) {
         (void)arena_copy(&visit->arena, rows->suspect.call_id, &visit->suspect);
-        metrics_add(visit->shard->counts, METRIC_swapped_keys, visit->lane->index, 0, 1);
+        metrics_add(visit->shard->counts, METRIC_swapped_keys, visit->lane->series, 0, 1);
         log_event(visit->shard->log, LOG_LEVEL_WARNING, clock_wall_ms(), visit->id.call_id,
                   "suspected_duplicate", LOG_TEXT("earlier", rows->suspect.call_id),
                   LOG_TEXT("key", visit->id.key), LOG_TEXT("earlier_key", rows->suspect.key),
@@ -1051,7 +1051,7 @@ void visit_begin(struct shard *shard, struct request *request, const struct lane
     shard->visits++;
     visit->guest = (struct guest){on_body, on_body_end, on_drain, on_finished};
     request_set_user(request, &visit->guest);
-    metrics_add(shard->counts, METRIC_requests, lane->index, 0, 1);
+    metrics_add(shard->counts, METRIC_requests, lane->series, 0, 1);
 
     struct identity_inputs in = inputs_of(visit);
     enum problem problem = identity_read_head(&visit->id, &in);

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: MIT */
+#include "gateway/admin.h"
+
+#include "gateway/answer.h"
+#include "gateway/gateway.h"
+#include "gateway/receipts.h"
+#include "gateway/visit.h"
+
+#include <openssl/crypto.h>
+
+bool admin_address_is_local(const char *address)
+{
+    static const char *const local[] = {"127.", "localhost:", "[::1]:", "unix:"};
+    for (size_t i = 0; i < sizeof local / sizeof *local; i++) {
+        if (strncmp(address, local[i], strlen(local[i])) == 0)
+            return true;
+    }
+    return false;
+}
+
+static void answer_text(struct request *request, int status, const char *type, struct slice body)
+{
+    struct buffer lines = {0};
+    line_append(&lines, "Content-Type", slice_text(type));
+    buffer_text(&lines, "Cache-Control: no-store\r\n");
+    request_answer(request, status, buffer_view(&lines), body);
+    buffer_fini(&lines);
+}
+
+static void refuse(struct shard *shard, struct request *request, enum problem problem, const char *detail)
+{
+    struct problem_facts facts = {
+        .detail = slice_text(detail), .state = STATE_NOT_RECEIVED, .next = NEXT_FIX_REQUEST, .retry_after_s = -1};
+    struct answer_facts own = {0};
+    metrics_add(shard->counts, METRIC_refusals, 0, (size_t)problem, 1);
+    problem_answer(request, problem, &facts, &own);
+}
+
+static bool token_fits(const struct shard *shard, const struct request_head *head)
+{
+    static const char scheme[] = "Bearer ";
+    const char *token = shard_setup(shard)->admin_token;
+    size_t len = strlen(token), skip = sizeof scheme - 1;
+    if (!len)
+        return true; /* the address is loopback, or nothing would have started */
+    struct slice given = headers_get(&head->headers, "Authorization", NULL);
+    if (given.len != skip + len || !slice_is_nocase(slice_of(given.data, skip), scheme))
+        return false;
+    return CRYPTO_memcmp(given.data + skip, token, len) == 0;
+}
+
+static bool path_begins(struct slice path, const char *prefix)
+{
+    size_t len = strlen(prefix);
+    return path.len > len && memcmp(path.data, prefix, len) == 0;
+}
+
+static void on_head(void *context, struct request *request)
+{
+    struct shard *shard = context;
+    const struct request_head *head = request_head(request);
+    bool reads = slice_is(head->method, "GET") || slice_is(head->method, "HEAD");
+    request_set_user(request, NULL);
+    if (slice_is(head->path, "/healthz") && reads) {
+        answer_text(request, 200, "text/plain; charset=utf-8", slice_text("alive\n"));
+        return;
+    }
+    if (slice_is(head->path, "/readyz") && reads) {
+        bool ready = gateway_ready(shard->gateway);
+        answer_text(request, ready ? 200 : 503, "text/plain; charset=utf-8", slice_text(ready ? "ready\n" : "not ready\n"));
+        return;
+    }
+    if (!token_fits(shard, head)) {
+        log_event(shard->log, LOG_LEVEL_WARNING, clock_wall_ms(), slice_of("", 0), "admin_token_refused",
+                  LOG_TEXT("peer", request_peer(request)), LOG_TEXT("path", head->path));
+        refuse(shard, request, PROBLEM_UNAUTHORIZED, "send Authorization: Bearer with the token of admin_token_file");
+        return;
+    }
+    if (slice_is(head->path, "/metrics") && reads) {
+        struct buffer text = {0};
+        metrics_write(shard->metrics, &text);
+        answer_text(request, 200, METRICS_CONTENT_TYPE, buffer_view(&text));
+        buffer_fini(&text);
+        return;
+    }
+    if (path_begins(head->path, RECEIPTS_PREFIX) || (path_begins(head->path, "/v1/calls/") && reads)) {
+        receipts_begin(shard, request, true);
+        return;
+    }
+    if (slice_is(head->path, "/") && reads) {
+        answer_text(request, 200, "text/plain; charset=utf-8",
+                    slice_text("samekey " SAMEKEY_VERSION "\nThis build has no console. "
+                               "/metrics /healthz /readyz /v1/calls/CALLID\n"));
+        return;
+    }
+    refuse(shard, request, PROBLEM_NO_ROUTE, "the admin listener knows /metrics, /healthz, /readyz and /v1/calls/CALLID");
+}
+
+const struct server_handlers admin_handlers = {on_head,     guest_body,     guest_body_end,
+                                               guest_drain, guest_finished, guest_refused};

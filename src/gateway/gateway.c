@@ -1,0 +1,556 @@
+/* SPDX-License-Identifier: MIT */
+#include "gateway/gateway.h"
+
+#include "gateway/admin.h"
+#include "gateway/node.h"
+#include "gateway/receipts.h"
+#include "gateway/shard.h"
+#include "gateway/upkeep.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/random.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+enum { EXIT_OK = 0, EXIT_UNAVAILABLE = 69, EXIT_CONFIGURATION = 78 };
+
+#define SHARDS_MAX           256
+#define DRAIN_LOOK_MS        20          /* how often a draining shard looks whether it is empty */
+#define PIPELINE_BYTES_MAX   (64u << 10) /* bytes that wait behind a running request */
+#define WRITE_BUFFER_HIGH    (256u << 10)
+#define STORE_READERS        1
+#define LOG_LAST_WAIT_MS     2000
+
+/* A word from home to a shard. */
+struct order {
+    struct letter letter;
+    struct shard *shard;
+    struct setup *setup; /* of a reload: a hold */
+};
+
+struct thread {
+    struct shard shard;
+    struct gateway *gateway;
+    pthread_t id;
+    bool started;
+    struct net_timer drain_timer;
+    struct order drain, stop;
+    struct letter empty; /* to home: nothing is left here */
+};
+
+struct gateway {
+    const char *conf_path;
+    const struct conf_flags *flags;
+    struct setup *setup; /* of new requests; a hold */
+    struct settings *first; /* borrowed from the first setup, which is held: routes of the metrics */
+    struct setup *first_setup;
+    struct store *store;
+    struct worker *worker;
+    struct log_writer *log_writer;
+    struct metrics *metrics;
+    struct metrics_loop *store_counts;
+    struct callid_maker ids;
+    char owner[NODE_BYTES_MAX + 64];
+    size_t count;
+    struct thread *threads; /* count of them, then home */
+    struct thread *home;
+    struct net_server *admin;
+    struct upkeep *upkeep;
+    uv_signal_t signals[3];
+    size_t signals_open;
+    struct net_timer drain_timer;
+    size_t empty_threads;
+    atomic_bool ready;
+    bool draining, abandoned;
+};
+
+bool gateway_ready(const struct gateway *g)
+{
+    return atomic_load(&g->ready);
+}
+
+static void say(struct gateway *g, enum log_level level, const char *event, const char *detail)
+{
+    log_event(g->home->shard.log, level, clock_wall_ms(), slice_of("", 0), event, LOG_STRING("detail", detail));
+}
+
+/* ---- shards ------------------------------------------------------------------------------------------------- */
+
+static enum status shard_start(struct gateway *g, struct thread *t, size_t index)
+{
+    struct shard *shard = &t->shard;
+    uint64_t seed;
+    t->gateway = g;
+    shard->gateway = g;
+    shard->index = index;
+    shard->worker = g->worker;
+    shard->ids = &g->ids;
+    shard->owner = g->owner;
+    shard->metrics = g->metrics;
+    list_init(&shard->jobs);
+    if (getrandom(&seed, sizeof seed, 0) != (ssize_t)sizeof seed)
+        return STATUS_IO;
+    prng_seed(&shard->random, seed);
+    enum status status = net_loop_new(&shard->loop);
+    if (status == STATUS_OK)
+        status = fingerprinter_init(&shard->print);
+    if (status == STATUS_OK)
+        status = cache_new(&shard->cache, (size_t)g->setup->settings->memory_bytes_max / (g->count ? g->count : 1));
+    if (status == STATUS_OK)
+        status = log_open(&shard->log, g->log_writer, g->setup->settings->log_level);
+    if (status == STATUS_OK)
+        status = metrics_loop_new(g->metrics, &shard->counts);
+    if (status == STATUS_OK && !(shard->outlets = outlets_new(shard, g->setup)))
+        status = STATUS_NO_MEMORY;
+    return status;
+}
+
+static void shard_fini(struct shard *shard)
+{
+    for (size_t i = 0; i < shard->server_count; i++)
+        net_server_free(shard->servers[i]);
+    free(shard->servers);
+    receipts_fini(shard);
+    outlets_release(shard->outlets);
+    struct list *idle;
+    while ((idle = list_pop_front(&shard->jobs))) {
+        struct job *job = LIST_ENTRY(idle, struct job, idle);
+        store_op_fini(&job->op);
+        free(job);
+    }
+    cache_free(shard->cache);
+    fingerprinter_fini(&shard->print);
+    log_close(shard->log);
+    net_loop_free(shard->loop);
+}
+
+static struct server_limits limits_of(const struct gateway *g, size_t shards)
+{
+    const struct settings *s = g->setup->settings;
+    int64_t connections = s->connections / (int64_t)(shards ? shards : 1);
+    return (struct server_limits){
+        .headers_bytes_max = (size_t)s->headers_bytes_max,
+        .headers_count_max = (size_t)s->headers_max,
+        .pipeline_bytes_max = PIPELINE_BYTES_MAX,
+        .write_buffer_high = WRITE_BUFFER_HIGH,
+        .connections_max = (uint32_t)(connections ? connections : 1),
+        .header_timeout_ms = (uint32_t)s->headers_timeout_ms,
+        .body_timeout_ms = (uint32_t)s->body_timeout_ms,
+        .write_timeout_ms = (uint32_t)s->answer_timeout_ms,
+        .idle_timeout_ms = (uint32_t)s->idle_timeout_ms,
+    };
+}
+
+/* Every shard listens on every TCP address; a unix socket belongs to the first one. */
+static bool shard_listen(struct gateway *g, struct shard *shard, struct buffer *error)
+{
+    const struct text_list *listen = &g->setup->settings->listen;
+    struct server_limits limits = limits_of(g, g->count);
+    shard->servers = calloc(listen->count ? listen->count : 1, sizeof(struct net_server *));
+    if (!shard->servers)
+        return false;
+    for (size_t i = 0; i < listen->count; i++) {
+        const char *address = listen->items[i];
+        if (strncmp(address, "unix:", 5) == 0 && shard->index != 0)
+            continue;
+        if (net_server_new(&shard->servers[shard->server_count], shard->loop, address, true, &limits, &shard_handlers,
+                           shard, error) != STATUS_OK)
+            return false;
+        shard->server_count++;
+    }
+    return true;
+}
+
+static void *thread_main(void *context)
+{
+    struct thread *t = context;
+    net_loop_run(t->shard.loop);
+    return NULL;
+}
+
+/* ---- orders ------------------------------------------------------------------------------------------------- */
+
+static void take_setup(struct shard *shard, struct setup *setup)
+{
+    struct outlets *outlets = outlets_new(shard, setup);
+    if (outlets) {
+        outlets_release(shard->outlets);
+        shard->outlets = outlets;
+        log_set_level(shard->log, setup->settings->log_level);
+    }
+    setup_release(setup);
+}
+
+static void on_reload(struct letter *letter)
+{
+    struct order *order = LIST_ENTRY(letter, struct order, letter);
+    take_setup(order->shard, order->setup);
+    free(order);
+}
+
+static void on_empty(struct letter *letter);
+
+static void look_empty(struct net_timer *timer)
+{
+    struct thread *t = LIST_ENTRY(timer, struct thread, drain_timer);
+    struct shard *shard = &t->shard;
+    size_t open = shard->visits + shard->runs;
+    for (size_t i = 0; i < shard->server_count; i++)
+        open += net_server_connections(shard->servers[i]);
+    if (open) {
+        net_timer_arm(shard->loop, &t->drain_timer, net_loop_now(shard->loop) + DRAIN_LOOK_MS, look_empty);
+        return;
+    }
+    t->empty.open = on_empty;
+    list_init(&t->empty.link);
+    mailbox_post(t->gateway->home->shard.loop, &t->empty);
+}
+
+static void on_drain(struct letter *letter)
+{
+    struct order *order = LIST_ENTRY(letter, struct order, letter);
+    struct thread *t = LIST_ENTRY(order, struct thread, drain);
+    struct shard *shard = order->shard;
+    shard->draining = true;
+    for (size_t i = 0; i < shard->server_count; i++)
+        net_server_drain(shard->servers[i]);
+    look_empty(&t->drain_timer);
+}
+
+static void on_stop(struct letter *letter)
+{
+    struct order *order = LIST_ENTRY(letter, struct order, letter);
+    struct shard *shard = order->shard;
+    for (size_t i = 0; i < shard->server_count; i++)
+        net_server_free(shard->servers[i]);
+    shard->server_count = 0;
+    receipts_fini(shard);
+    outlets_release(shard->outlets);
+    shard->outlets = NULL;
+    net_loop_stop(shard->loop);
+}
+
+static void give_order(struct order *order, struct shard *shard, void (*open)(struct letter *))
+{
+    order->shard = shard;
+    order->letter.open = open;
+    list_init(&order->letter.link);
+    mailbox_post(shard->loop, &order->letter);
+}
+
+/* ---- the end ------------------------------------------------------------------------------------------------ */
+
+static void leave_home(struct gateway *g)
+{
+    net_timer_disarm(g->home->shard.loop, &g->drain_timer);
+    net_loop_stop(g->home->shard.loop);
+}
+
+static void on_empty(struct letter *letter)
+{
+    struct thread *t = LIST_ENTRY(letter, struct thread, empty);
+    struct gateway *g = t->gateway;
+    if (++g->empty_threads == g->count)
+        leave_home(g);
+}
+
+static void on_drain_over(struct net_timer *timer)
+{
+    struct gateway *g = LIST_ENTRY(timer, struct gateway, drain_timer);
+    g->abandoned = true;
+    say(g, LOG_LEVEL_WARNING, "drain_over", "calls were still running; their receipts will be asked at the next start");
+    leave_home(g);
+}
+
+static void drain(struct gateway *g, const char *why)
+{
+    if (g->draining) {
+        on_drain_over(&g->drain_timer); /* asked twice: now */
+        return;
+    }
+    g->draining = true;
+    atomic_store(&g->ready, false);
+    say(g, LOG_LEVEL_INFO, "draining", why);
+    upkeep_stop(g->upkeep);
+    for (size_t i = 0; i < g->count; i++)
+        give_order(&g->threads[i].drain, &g->threads[i].shard, on_drain);
+    net_timer_arm(g->home->shard.loop, &g->drain_timer,
+                  net_loop_now(g->home->shard.loop) + g->setup->settings->drain_ms, on_drain_over);
+}
+
+/* ---- reload ------------------------------------------------------------------------------------------------- */
+
+/* A route keeps its number in the metrics by its name. */
+static void keep_series(struct gateway *g, struct setup *setup)
+{
+    for (size_t i = 0; i < setup->settings->route_count; i++) {
+        setup->lanes[i].series = SIZE_MAX;
+        for (size_t k = 0; k < g->first->route_count; k++) {
+            if (strcmp(g->first->routes[k]->name, setup->lanes[i].s->name) == 0)
+                setup->lanes[i].series = k;
+        }
+    }
+}
+
+static void reload(struct gateway *g)
+{
+    struct buffer words = {0};
+    struct settings *settings = NULL;
+    struct setup *setup = NULL;
+    if (!g->conf_path) {
+        say(g, LOG_LEVEL_WARNING, "reload_refused", "there is no configuration file; it was started with flags alone");
+        return;
+    }
+    if (conf_load(&settings, g->conf_path, g->flags, &words) != STATUS_OK ||
+        setup_new(&setup, settings, &words) != STATUS_OK) {
+        say(g, LOG_LEVEL_ERROR, "reload_refused", buffer_cstring(&words));
+        conf_free(settings);
+        buffer_fini(&words);
+        return;
+    }
+    buffer_clear(&words);
+    if (conf_changes(g->setup->settings, settings, &words))
+        say(g, LOG_LEVEL_WARNING, "reload_warning", buffer_cstring(&words));
+    buffer_fini(&words);
+    keep_series(g, setup);
+    for (size_t i = 0; i < g->count; i++) {
+        struct order *order = calloc(1, sizeof *order); /* lives until it is read; reloads are rare */
+        if (!order)
+            break;
+        order->setup = setup_hold(setup);
+        give_order(order, &g->threads[i].shard, on_reload);
+    }
+    take_setup(&g->home->shard, setup_hold(setup));
+    setup_release(g->setup);
+    g->setup = setup;
+    say(g, LOG_LEVEL_INFO, "reloaded", g->conf_path);
+}
+
+static void on_signal(uv_signal_t *signal, int number)
+{
+    struct gateway *g = signal->data;
+    if (number == SIGHUP)
+        reload(g);
+    else
+        drain(g, number == SIGTERM ? "SIGTERM" : "SIGINT");
+}
+
+/* ---- the start ---------------------------------------------------------------------------------------------- */
+
+static int64_t store_clock(void *context)
+{
+    (void)context;
+    return clock_wall_ms();
+}
+
+/* On the writer's thread, which has a part of the metrics for itself. */
+static void on_batch(void *context, size_t operations, int64_t micros, enum status status)
+{
+    struct gateway *g = context;
+    metrics_observe(g->store_counts, METRIC_commit_seconds, (double)micros / 1e6);
+    metrics_observe(g->store_counts, METRIC_batch_size, (double)operations);
+    if (status != STATUS_OK)
+        metrics_add(g->store_counts, METRIC_store_errors, 0, 0, 1);
+}
+
+static int complain(int code, const char *what, struct buffer *error)
+{
+    fprintf(stderr, "samekey gateway: %s%s%s\n", what, error->len ? ": " : "", error->len ? buffer_cstring(error) : "");
+    return code;
+}
+
+static int open_store(struct gateway *g, struct buffer *error)
+{
+    const struct settings *s = g->setup->settings;
+    struct store_settings settings = {.url = s->store, .owner = g->owner, .now_ms = store_clock};
+    enum status status = store_open(&g->store, &settings, error);
+    if (status != STATUS_OK)
+        return complain(status == STATUS_INVALID ? EXIT_CONFIGURATION : EXIT_UNAVAILABLE, "the store cannot be opened", error);
+    struct worker_settings worker = {
+        .queue_max = (size_t)s->store_queue,
+        .watches_max = (size_t)s->store_queue * 4,
+        .batch_max = (size_t)s->store_batch,
+        .readers = STORE_READERS,
+        .on_batch = on_batch,
+        .context = g,
+    };
+    if (worker_start(&g->worker, g->store, &worker, error) != STATUS_OK)
+        return complain(EXIT_UNAVAILABLE, "the store's threads cannot be started", error);
+    return EXIT_OK;
+}
+
+static int open_admin(struct gateway *g, struct buffer *error)
+{
+    const char *address = g->setup->settings->admin;
+    struct server_limits limits = limits_of(g, 1);
+    if (!*address)
+        return EXIT_OK;
+    if (!admin_address_is_local(address) && !*g->setup->admin_token) {
+        fprintf(stderr,
+                "samekey gateway: admin = \"%s\" is not a loopback address: set admin_token_file, or listen on 127.0.0.1\n",
+                address);
+        return EXIT_CONFIGURATION;
+    }
+    if (net_server_new(&g->admin, g->home->shard.loop, address, false, &limits, &admin_handlers, &g->home->shard, error) !=
+        STATUS_OK)
+        return complain(EXIT_UNAVAILABLE, "the admin address cannot be listened on", error);
+    return EXIT_OK;
+}
+
+static void watch_signals(struct gateway *g)
+{
+    static const int numbers[] = {SIGTERM, SIGINT, SIGHUP};
+    uv_loop_t *uv = net_loop_uv(g->home->shard.loop);
+    signal(SIGPIPE, SIG_IGN);
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        uv_signal_init(uv, &g->signals[i]);
+        g->signals[i].data = g;
+        uv_signal_start(&g->signals[i], on_signal, numbers[i]);
+        g->signals_open++;
+    }
+}
+
+static void say_listening(struct gateway *g)
+{
+    struct shard *home = &g->home->shard;
+    const struct settings *s = g->setup->settings;
+    for (size_t i = 0; i < s->listen.count; i++)
+        log_event(home->log, LOG_LEVEL_INFO, clock_wall_ms(), slice_of("", 0), "listening",
+                  LOG_STRING("address", s->listen.items[i]),
+                  LOG_NUMBER("port", net_server_port(g->threads[0].shard.servers[i])), LOG_NUMBER("loops", g->count));
+    if (g->admin)
+        log_event(home->log, LOG_LEVEL_INFO, clock_wall_ms(), slice_of("", 0), "admin_listening",
+                  LOG_STRING("address", s->admin), LOG_NUMBER("port", net_server_port(g->admin)));
+    log_event(home->log, LOG_LEVEL_INFO, clock_wall_ms(), slice_of("", 0), "ready", LOG_STRING("version", SAMEKEY_VERSION),
+              LOG_STRING("store", s->store), LOG_STRING("owner", g->owner));
+}
+
+/* Descriptors: a connection is one, and a proxied call two. */
+static void raise_descriptors(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+        limit.rlim_cur = limit.rlim_max;
+        (void)setrlimit(RLIMIT_NOFILE, &limit);
+    }
+}
+
+static int start(struct gateway *g, struct buffer *error)
+{
+    const struct settings *s = g->setup->settings;
+    char node[NODE_BYTES_MAX + 1];
+    if (*s->node)
+        (void)node_clean(slice_text(s->node), node);
+    else
+        (void)node_name(node);
+    snprintf(g->owner, sizeof g->owner, "%s/%ld/%lld", node, (long)getpid(), (long long)clock_wall_ms());
+    if (node_callid_maker(&g->ids, slice_text(s->call_id_prefix), slice_text(s->node)) != STATUS_OK)
+        return complain(EXIT_CONFIGURATION, "callIds cannot be made from call_id_prefix and node", error);
+    if (log_writer_start(&g->log_writer, STDERR_FILENO, (size_t)s->log_buffer_bytes_max) != STATUS_OK ||
+        metrics_new(&g->metrics, s) != STATUS_OK || metrics_loop_new(g->metrics, &g->store_counts) != STATUS_OK)
+        return complain(EXIT_UNAVAILABLE, "not enough memory to start", error);
+    int code = open_store(g, error);
+    if (code)
+        return code;
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    g->count = s->loops ? (size_t)s->loops : cores > 0 ? (size_t)cores : 1;
+    if (g->count > SHARDS_MAX)
+        g->count = SHARDS_MAX;
+    g->threads = calloc(g->count + 1, sizeof *g->threads);
+    if (!g->threads)
+        return complain(EXIT_UNAVAILABLE, "not enough memory to start", error);
+    g->home = &g->threads[g->count];
+    for (size_t i = 0; i <= g->count; i++) {
+        if (shard_start(g, &g->threads[i], i) != STATUS_OK)
+            return complain(EXIT_UNAVAILABLE, "an event loop cannot be started", error);
+    }
+    code = open_admin(g, error);
+    if (code)
+        return code;
+    for (size_t i = 0; i < g->count; i++) {
+        if (!shard_listen(g, &g->threads[i].shard, error))
+            return complain(EXIT_UNAVAILABLE, "an address cannot be listened on", error);
+    }
+    watch_signals(g);
+    if (upkeep_start(&g->upkeep, &g->home->shard) != STATUS_OK)
+        return complain(EXIT_UNAVAILABLE, "not enough memory to start", error);
+    for (size_t i = 0; i < g->count; i++) {
+        if (pthread_create(&g->threads[i].id, NULL, thread_main, &g->threads[i]) != 0)
+            return complain(EXIT_UNAVAILABLE, "a thread cannot be started", error);
+        g->threads[i].started = true;
+    }
+    atomic_store(&g->ready, true);
+    say_listening(g);
+    return EXIT_OK;
+}
+
+/* What runs no more is taken apart in the order that keeps everyone's neighbours alive. */
+static void stop(struct gateway *g)
+{
+    for (size_t i = 0; i < g->count && g->threads; i++) {
+        if (g->threads[i].started)
+            give_order(&g->threads[i].stop, &g->threads[i].shard, on_stop);
+    }
+    for (size_t i = 0; i < g->count && g->threads; i++) {
+        if (g->threads[i].started)
+            pthread_join(g->threads[i].id, NULL);
+    }
+    worker_stop(g->worker);
+    if (g->home && g->home->shard.loop) {
+        for (size_t i = 0; i < g->signals_open; i++)
+            uv_close((uv_handle_t *)&g->signals[i], NULL);
+        net_server_free(g->admin);
+        /* Letters of the store's last answers, and closing handles. */
+        uv_run(net_loop_uv(g->home->shard.loop), UV_RUN_NOWAIT);
+        uv_run(net_loop_uv(g->home->shard.loop), UV_RUN_NOWAIT);
+    }
+    upkeep_free(g->upkeep);
+    for (size_t i = 0; g->threads && i <= g->count; i++) {
+        if (g->threads[i].shard.loop)
+            shard_fini(&g->threads[i].shard);
+    }
+    free(g->threads);
+    store_close(g->store);
+    log_writer_stop(g->log_writer, LOG_LAST_WAIT_MS);
+    metrics_free(g->metrics);
+}
+
+int gateway_main(struct settings *settings, const char *conf_path, const struct conf_flags *flags)
+{
+    struct gateway *g = calloc(1, sizeof *g);
+    struct buffer error = {0};
+    int code = EXIT_UNAVAILABLE;
+    if (!g || setup_new(&g->setup, settings, &error) != STATUS_OK) {
+        code = complain(EXIT_CONFIGURATION, "the configuration is refused", &error);
+        conf_free(settings);
+        free(g);
+        buffer_fini(&error);
+        return code;
+    }
+    g->conf_path = conf_path;
+    g->flags = flags;
+    g->first_setup = setup_hold(g->setup);
+    g->first = settings;
+    raise_descriptors();
+    code = start(g, &error);
+    if (code == EXIT_OK) {
+        net_loop_run(g->home->shard.loop);
+        say(g, LOG_LEVEL_INFO, "stopped", g->abandoned ? "at the end of drain" : "with nothing left to do");
+    }
+    if (g->abandoned) {
+        /* Calls still run on the other threads: the store is made for an end like this one. */
+        log_close(g->home->shard.log);
+        log_writer_stop(g->log_writer, LOG_LAST_WAIT_MS);
+        _exit(code);
+    }
+    stop(g);
+    setup_release(g->setup);
+    setup_release(g->first_setup);
+    buffer_fini(&error);
+    free(g);
+    return code;
+}

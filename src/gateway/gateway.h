@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The gateway as a process: store, threads, listeners, signals. `samekey gateway` calls gateway_main() and nothing else.
+ *
+ *   home (this thread): signals, admin listener, upkeep        shards 0..n-1: callers and upstreams
+ *   store writer, store readers                                log writer
+ */
+#ifndef SAMEKEY_GATEWAY_GATEWAY_H
+#define SAMEKEY_GATEWAY_GATEWAY_H
+
+#include "gateway/conf.h"
+
+#include <stdbool.h>
+
+struct gateway;
+
+/* Runs until SIGTERM or SIGINT. Takes the settings over. conf_path (NULL: none) and flags are read again by SIGHUP and
+ * must live that long. Returns the exit code: 0; 69 the store or an address is not available; 78 the configuration is
+ * wrong. Errors are told on stderr. */
+int gateway_main(struct settings *settings, const char *conf_path, const struct conf_flags *flags);
+
+/* Whether it takes calls: the store is open and it is not draining. Any thread. */
+bool gateway_ready(const struct gateway *gateway);
+
+#endif

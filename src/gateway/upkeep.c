@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: MIT */
+#include "gateway/upkeep.h"
+
+#include "base/arena.h"
+#include "core/deadline.h"
+#include "gateway/query.h"
+
+#include <stdlib.h>
+
+#define UPKEEP_TICK_MS      1000
+#define UPKEEP_ASKING_MAX   32     /* receipts asked at once */
+#define UPKEEP_PURGE_GAP_MS 20     /* between two batches, so that calls go first */
+#define UPKEEP_WAITING_MAX  65536  /* left-over calls remembered for asking; later ones are asked when their caller repeats */
+
+struct upkeep {
+    struct shard *shard;
+    struct net_timer tick, purge;
+    bool stopped, expiring, purging;
+    size_t asking;
+    int64_t *waiting; /* row ids to be asked about */
+    size_t waiting_count, waiting_capacity;
+};
+
+/* One left-over call that is being asked about. */
+struct leftover {
+    struct upkeep *upkeep;
+    struct outlets *outlets;
+    const struct lane *lane;
+    struct job *end; /* a STORE_END that waits for what it is to say */
+    struct arena arena;
+};
+
+static void ask_next(struct upkeep *u);
+
+static void leftover_free(struct leftover *l)
+{
+    struct upkeep *u = l->upkeep;
+    job_free(l->end);
+    arena_fini(&l->arena);
+    outlets_release(l->outlets);
+    free(l);
+    u->asking--;
+    ask_next(u);
+}
+
+static void settled(struct job *job)
+{
+    struct leftover *l = job->owner;
+    if (job->op.status == STATUS_OK)
+        log_event(l->upkeep->shard->log, LOG_LEVEL_INFO, clock_wall_ms(), job->op.row.call_id, "settled_by_receipt",
+                  LOG_STRING("state", state_text(job->op.row.state)), LOG_STRING("route", l->lane->s->name));
+    leftover_free(l);
+}
+
+static void answered(void *owner, const struct receipt_reading *reading)
+{
+    struct leftover *l = owner;
+    struct call_row *row = &l->end->op.row;
+    bool success = reading->answer == RECEIPT_ANSWER_SUCCESS;
+    if (!success && reading->answer != RECEIPT_ANSWER_FAILED_FINAL) {
+        leftover_free(l); /* it stays UNKNOWN; its caller's repeat, or a round, goes on */
+        return;
+    }
+    const struct route_settings *s = l->lane->s;
+    int64_t now = clock_wall_ms();
+    row->state = success ? STATE_SUCCESS : STATE_FAILED;
+    row->final = true;
+    row->reason = REASON_RECEIPT;
+    row->ended_ms = row->updated_ms = now;
+    row->maybe_ran = false;
+    row->result_expires_ms = deadline_add(now, s->result_life_ms);
+    row->key_expires_ms = deadline_add(now, s->key_life_ms);
+    row->tombstone_expires_ms = deadline_add(now, s->tombstone_life_ms);
+    row->has_result = false;
+    if (reading->has_result && arena_copy(&l->arena, buffer_view(&reading->result_headers), &row->result_headers) &&
+        arena_copy(&l->arena, buffer_view(&reading->result_body), &row->result_body)) {
+        row->has_result = row->body_kept = true;
+        row->result_status = reading->result_status;
+    } else if (success) {
+        struct rows told = {.call = *row, .now_ms = now};
+        struct buffer document = {0};
+        receipt_document(&document, &told, row->call_id);
+        row->has_result = row->body_kept = true;
+        row->result_status = 200;
+        row->result_headers = slice_text("Content-Type: application/json\r\n");
+        if (!arena_copy(&l->arena, buffer_view(&document), &row->result_body))
+            row->body_kept = false;
+        buffer_fini(&document);
+    }
+    l->end->op.from_states = 1u << STATE_UNKNOWN;
+    job_submit(l->end);
+}
+
+static const struct lane *lane_of(const struct outlets *outlets, struct slice route)
+{
+    for (size_t i = 0; i < outlets->setup->settings->route_count; i++) {
+        if (slice_is(route, outlets->setup->lanes[i].s->name))
+            return &outlets->setup->lanes[i];
+    }
+    return NULL;
+}
+
+static bool copy_row(struct leftover *l, const struct call_row *row)
+{
+    struct call_row *own = &l->end->op.row;
+    *own = *row;
+    struct slice *texts[] = {&own->tenant,   &own->route,        &own->scope,       &own->call_id,  &own->key,
+                             &own->business_ref, &own->trace_id, &own->key_spelling, &own->attempts, &own->owner,
+                             &own->fingerprint_rules};
+    own->result_headers = own->result_body = own->original_call_id = own->reverses = own->reversed_by =
+        (struct slice){0};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        if (!arena_copy(&l->arena, *texts[i], texts[i]))
+            return false;
+    }
+    return true;
+}
+
+static void row_read(struct job *job)
+{
+    struct upkeep *u = job->owner;
+    struct shard *shard = u->shard;
+    const struct call_row *row = &job->op.rows.call;
+    const struct lane *lane = row->id ? lane_of(shard->outlets, row->route) : NULL;
+    struct leftover *l = NULL;
+    bool askable = !u->stopped && job->op.status == STATUS_OK && lane && row->state == STATE_UNKNOWN &&
+                   lane->s->receipt.kind != RECEIPT_NONE;
+    if (askable)
+        l = calloc(1, sizeof *l);
+    if (!l) {
+        job_free(job);
+        u->asking--;
+        ask_next(u);
+        return;
+    }
+    l->upkeep = u;
+    l->outlets = outlets_hold(shard->outlets);
+    l->lane = lane;
+    arena_init(&l->arena, 8u << 20);
+    l->end = job_new(shard, STORE_END, l, settled);
+    if (!l->end || !copy_row(l, row)) {
+        job_free(job);
+        leftover_free(l);
+        return;
+    }
+    l->end->op.id = row->id;
+    l->end->op.fence = row->fence;
+    job_free(job);
+    row = &l->end->op.row;
+    struct query_ask ask = {
+        .outlets = l->outlets,
+        .lane = lane,
+        .origin = 0,
+        .call_id = row->call_id,
+        .key = row->key,
+        .tenant = row->tenant,
+        .first_attempt_ms = row->first_attempt_ms ? row->first_attempt_ms : row->created_ms,
+        .timeout_ms = lane->s->receipt_timeout_ms,
+    };
+    struct query *query;
+    if (query_start(&query, shard, &ask, answered, l) != STATUS_OK)
+        leftover_free(l);
+}
+
+static void ask_next(struct upkeep *u)
+{
+    while (!u->stopped && u->waiting_count && u->asking < UPKEEP_ASKING_MAX) {
+        struct job *job = job_new(u->shard, STORE_READ, u, row_read);
+        if (!job)
+            return;
+        job->op.id = u->waiting[--u->waiting_count];
+        u->asking++;
+        job_submit(job);
+    }
+}
+
+static void remember(struct upkeep *u, int64_t id)
+{
+    if (u->waiting_count == u->waiting_capacity) {
+        size_t capacity = u->waiting_capacity ? u->waiting_capacity * 2 : 256;
+        int64_t *more = capacity <= UPKEEP_WAITING_MAX ? realloc(u->waiting, capacity * sizeof *more) : NULL;
+        if (!more)
+            return;
+        u->waiting = more;
+        u->waiting_capacity = capacity;
+    }
+    u->waiting[u->waiting_count++] = id;
+}
+
+static void expired(struct job *job)
+{
+    struct upkeep *u = job->owner;
+    struct shard *shard = u->shard;
+    u->expiring = false;
+    if (job->op.status == STATUS_OK) {
+        for (size_t i = 0; i < job->op.count; i++)
+            remember(u, job->op.expired[i]);
+        if (job->op.count) {
+            metrics_add(shard->counts, METRIC_leases_expired, 0, 0, (int64_t)job->op.count);
+            log_event(shard->log, LOG_LEVEL_WARNING, clock_wall_ms(), slice_of("", 0), "leases_expired",
+                      LOG_NUMBER("calls", job->op.count));
+        }
+        ask_next(u);
+    }
+    job_free(job);
+}
+
+static void gauges(struct upkeep *u)
+{
+    struct shard *shard = u->shard;
+    struct setup *setup = shard_setup(shard);
+    int64_t now = net_loop_now(shard->loop);
+    metrics_set(shard->metrics, METRIC_store_queue, 0, 0, (int64_t)worker_queued(shard->worker));
+    for (size_t i = 0; i < setup->settings->route_count; i++) {
+        struct admission_counts counts;
+        admission_counts(setup->lanes[i].admission, now, &counts);
+        metrics_set(shard->metrics, METRIC_calls_queued, i, 0, counts.waiting);
+        metrics_set(shard->metrics, METRIC_breaker_open, i, 0, counts.breaker_open);
+    }
+}
+
+static void on_tick(struct net_timer *timer)
+{
+    struct upkeep *u = LIST_ENTRY(timer, struct upkeep, tick);
+    struct shard *shard = u->shard;
+    if (u->stopped)
+        return;
+    if (!u->expiring) {
+        struct job *job = job_new(shard, STORE_EXPIRE, u, expired);
+        if (job) {
+            job->op.limit = STORE_IDS_MAX;
+            job->op.row.owner = slice_text(shard->owner);
+            job->op.task_due_ms = clock_wall_ms();
+            u->expiring = true;
+            job_submit(job);
+        }
+    }
+    gauges(u);
+    net_timer_arm(shard->loop, &u->tick, net_loop_now(shard->loop) + UPKEEP_TICK_MS, on_tick);
+}
+
+static void on_purge(struct net_timer *timer);
+
+static void purged(struct job *job)
+{
+    struct upkeep *u = job->owner;
+    struct shard *shard = u->shard;
+    bool more = job->op.status == STATUS_OK && job->op.count >= job->op.limit;
+    u->purging = false;
+    if (job->op.status == STATUS_OK && job->op.count)
+        metrics_add(shard->counts, METRIC_purged, 0, 0, (int64_t)job->op.count);
+    if (!u->stopped)
+        net_timer_arm(shard->loop, &u->purge,
+                      net_loop_now(shard->loop) +
+                          (more ? UPKEEP_PURGE_GAP_MS : shard_setup(shard)->settings->purge_every_ms),
+                      on_purge);
+    job_free(job);
+}
+
+static void on_purge(struct net_timer *timer)
+{
+    struct upkeep *u = LIST_ENTRY(timer, struct upkeep, purge);
+    if (u->stopped || u->purging)
+        return;
+    struct job *job = job_new(u->shard, STORE_PURGE, u, purged);
+    if (!job) {
+        net_timer_arm(u->shard->loop, &u->purge, net_loop_now(u->shard->loop) + UPKEEP_TICK_MS, on_purge);
+        return;
+    }
+    job->op.limit = (size_t)shard_setup(u->shard)->settings->purge_batch;
+    u->purging = true;
+    job_submit(job);
+}
+
+enum status upkeep_start(struct upkeep **out, struct shard *shard)
+{
+    struct upkeep *u = calloc(1, sizeof *u);
+    if (!u)
+        return STATUS_NO_MEMORY;
+    u->shard = shard;
+    net_timer_arm(shard->loop, &u->tick, net_loop_now(shard->loop), on_tick);
+    net_timer_arm(shard->loop, &u->purge, net_loop_now(shard->loop) + shard_setup(shard)->settings->purge_every_ms,
+                  on_purge);
+    *out = u;
+    return STATUS_OK;
+}
+
+void upkeep_stop(struct upkeep *u)
+{
+    if (!u)
+        return;
+    u->stopped = true;
+    net_timer_disarm(u->shard->loop, &u->tick);
+    net_timer_disarm(u->shard->loop, &u->purge);
+}
+
+void upkeep_free(struct upkeep *u)
+{
+    if (!u)
+        return;
+    free(u->waiting);
+    free(u);
+}
