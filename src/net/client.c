@@ -821,7 +821,7 @@ static void on_kick(struct net_timer *timer)
     /* Resumed: first what is here already, then the wire, then its end. Each may pause again or end it. */
     if (x->held_reply.len) {
         struct wire *w = x->wire;
-        exchange_feed(x, NULL, 0);
+        exchange_feed(x, "", 0);
         if (w->user != x || x->paused || x->phase != PHASE_TALK)
             return;
     }

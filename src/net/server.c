@@ -487,6 +487,8 @@ static void connection_settle(struct connection *c)
 static void connection_feed(struct connection *c, const char *data, size_t len)
 {
     bool waited = c->pending.len > 0;
+    if (len == 0)
+        data = ""; /* at an end of stream and after a kick there is no buffer */
     if (waited) {
         buffer_append(&c->pending, data, len);
         data = c->pending.data;
