@@ -27,6 +27,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#define READ_TRIES 4 /* of a read that identities slipped away from */
+
 struct sqlite_reader {
     struct store_reader reader;
     struct sqlite_store *store;
@@ -43,7 +45,7 @@ static int64_t clock_ms(void *context)
 
 /* ---- memory of the disk ---- */
 
-static int read_meta(struct connection *c, const char *name, int64_t *value)
+int meta_read(struct connection *c, const char *name, int64_t *value)
 {
     sqlite3_stmt *stmt = connection_statement(c, SQL_META_READ);
     if (!stmt)
@@ -54,6 +56,16 @@ static int read_meta(struct connection *c, const char *name, int64_t *value)
         return rc == SQLITE_OK ? SQLITE_CORRUPT : rc;
     *value = sqlite3_column_int64(stmt, 0);
     return sqlite3_reset(stmt);
+}
+
+int meta_write(struct sqlite_store *s, const char *name, int64_t value)
+{
+    sqlite3_stmt *stmt = connection_statement(&s->writer, SQL_META_WRITE);
+    if (!stmt)
+        return sqlite3_extended_errcode(s->writer.db);
+    sqlite3_bind_text(stmt, 1, name, -1, SQLITE_STATIC);
+    sqlite3_bind_int64(stmt, 2, value);
+    return connection_step(stmt);
 }
 
 static struct slice column_slice(sqlite3_stmt *stmt, int column)
@@ -107,6 +119,7 @@ static void forget(struct sqlite_store *s)
     s->foreign = NULL;
     s->foreign_count = s->foreign_next = 0;
     memset(s->noted, 0, sizeof s->noted);
+    s->merge_debt = 0;
     s->loaded = false;
 }
 
@@ -127,14 +140,14 @@ static int load(struct sqlite_store *s)
     int rc = s->writer.db ? SQLITE_OK : connection_open(&s->writer, s, true);
     if (rc == SQLITE_OK) {
         sqlite3_wal_hook(s->writer.db, log_grew, s);
-        rc = read_meta(&s->writer, "last_id", &s->last_id);
+        rc = meta_read(&s->writer, "last_id", &s->last_id);
     }
     if (rc == SQLITE_OK)
-        rc = read_meta(&s->writer, "removed", &s->removed);
+        rc = meta_read(&s->writer, "removed", &s->removed);
     if (rc == SQLITE_OK)
-        rc = read_meta(&s->writer, "covers_since_ms", &s->covers_since_ms);
+        rc = meta_read(&s->writer, "covers_since_ms", &s->covers_since_ms);
     if (rc == SQLITE_OK)
-        rc = read_meta(&s->writer, "refuse_before_ms", &s->refuse_before_ms);
+        rc = meta_read(&s->writer, "refuse_before_ms", &s->refuse_before_ms);
     if (rc == SQLITE_OK) {
         sqlite3_stmt *stmt = connection_statement(&s->writer, SQL_LAST_ID);
         rc = stmt ? connection_step(stmt) : sqlite3_extended_errcode(s->writer.db);
@@ -147,11 +160,14 @@ static int load(struct sqlite_store *s)
         s->last_id = newest;
     if (rc == SQLITE_OK)
         rc = load_unresolved(s);
+    if (rc == SQLITE_OK)
+        rc = identity_load(s);
     s->loaded = rc == SQLITE_OK;
     return rc;
 }
 
-/* After a failure: nothing in memory and nothing of the connection is believed any more. */
+/* After a failure: nothing in memory and nothing of the connection is believed any more. Readers go on with the tail as
+ * it is until there is a new one: what it has too much names rows that no reader can see. */
 static void lose(struct sqlite_store *s)
 {
     forget(s);
@@ -299,9 +315,12 @@ static void run(struct sqlite_store *s, struct store_op **ops, size_t count)
         rc = connection_run(&s->writer, writes ? SQL_BEGIN_WRITE : SQL_BEGIN_READ, 0, NULL);
     for (size_t i = 0; rc == SQLITE_OK && i < count; i++)
         rc = sqlite_write(s, ops[i]);
+    if (rc == SQLITE_OK && writes)
+        rc = identity_merge(s);
     if (rc == SQLITE_OK) {
         rc = connection_run(&s->writer, SQL_COMMIT, 0, NULL);
         if (rc == SQLITE_OK) {
+            identity_committed(s);
             for (size_t i = 0; i < count; i++)
                 answer(s, ops[i], STATUS_OK);
             return;
@@ -406,19 +425,30 @@ static void reader_run(struct store_reader *reader, struct store_op *op)
     struct sqlite_reader *r = (struct sqlite_reader *)reader;
     struct sqlite_store *s = r->store;
     int64_t covers = 0;
-    store_op_reset(op);
     /* One read transaction: the call and the holder of its key as they stood at one moment. covers_since is read in
-     * it too: "no such row" and "everything since then is known" must not come from two moments. */
-    int rc = r->connection.db ? SQLITE_OK : connection_open(&r->connection, s, false);
-    if (rc == SQLITE_OK)
-        rc = connection_run(&r->connection, SQL_BEGIN_READ, 0, NULL);
-    if (rc == SQLITE_OK)
-        rc = sqlite_read(s, &r->connection, op);
-    if (rc == SQLITE_OK)
-        rc = read_meta(&r->connection, op->kind == STORE_CLAIM ? "refuse_before_ms" : "covers_since_ms",
-                       &covers);
-    if (rc == SQLITE_OK)
-        rc = connection_run(&r->connection, SQL_COMMIT, 0, NULL);
+     * it too: "no such row" and "everything since then is known" must not come from two moments. And identities that
+     * left the memory meanwhile may be in neither place that this read has seen: then it is done again. */
+    int rc = SQLITE_BUSY;
+    for (int tries = 0; rc == SQLITE_BUSY && tries < READ_TRIES; tries++) {
+        uint64_t epoch = 0, after = 0;
+        store_op_reset(op);
+        rc = r->connection.db ? SQLITE_OK : connection_open(&r->connection, s, false);
+        if (rc == SQLITE_OK && !s->read_only && !tail_epoch(&s->tail, &epoch))
+            rc = SQLITE_BUSY;
+        if (rc == SQLITE_OK)
+            rc = connection_run(&r->connection, SQL_BEGIN_READ, 0, NULL);
+        if (rc == SQLITE_OK)
+            rc = sqlite_read(s, &r->connection, op);
+        if (rc == SQLITE_OK)
+            rc = meta_read(&r->connection, op->kind == STORE_CLAIM ? "refuse_before_ms" : "covers_since_ms",
+                           &covers);
+        if (rc == SQLITE_OK)
+            rc = connection_run(&r->connection, SQL_COMMIT, 0, NULL);
+        if (rc == SQLITE_OK && !s->read_only && (!tail_epoch(&s->tail, &after) || after != epoch))
+            rc = SQLITE_BUSY;
+        if (rc != SQLITE_OK && r->connection.db && !sqlite3_get_autocommit(r->connection.db))
+            sqlite3_exec(r->connection.db, "ROLLBACK", NULL, NULL, NULL);
+    }
     if (rc != SQLITE_OK) {
         connection_close(&r->connection); /* the next read opens it anew */
         store_op_reset(op);
@@ -446,6 +476,7 @@ static void sqlite_store_close(struct store *store)
         connection_close(&s->writer);
     if (s->lock >= 0)
         close(s->lock); /* ends the flock; the file stays, since removing it would race with the next owner */
+    tail_fini(&s->tail);
     pthread_mutex_destroy(&s->unresolved_lock);
     free(s->path);
     free(s->owner);
@@ -544,6 +575,8 @@ enum status sqlite_store_open(struct store **out, const char *rest, const struct
     s->store.driver = &sqlite_driver;
     s->lock = -1;
     pthread_mutex_init(&s->unresolved_lock, NULL);
+    bool told = settings->tail_entries && settings->tail_entries < TAIL_ENTRIES;
+    tail_init(&s->tail, told ? (uint32_t)settings->tail_entries : TAIL_ENTRIES);
     s->now_ms = settings->now_ms ? settings->now_ms : clock_ms;
     s->context = settings->context;
     s->read_only = settings->read_only;

@@ -7,6 +7,7 @@
  *   sqlite_connection.c one connection with its kept statements
  *   sqlite_rows.c       rows in and out
  *   sqlite_write.c      the operations that write        sqlite_read.c   those that read
+ *   sqlite_identity.c   digests to rows: the table, and the newest in memory (tail.c)
  *   sqlite_purge.c      lives, and what is removed at their end
  *   sqlite_words.c      errors in sentences with a remedy
  *   unresolved.c        the unresolved calls by fingerprint, in memory
@@ -15,6 +16,7 @@
 #define SAMEKEY_STORE_SQLITE_H
 
 #include "store/driver.h"
+#include "store/tail.h"
 #include "store/unresolved.h"
 
 #include <pthread.h>
@@ -33,7 +35,11 @@
 #define SQLITE_GROW_BYTES       (1 << 20)    /* the file grows in such steps */
 #define SQLITE_BLOCK_ROWS       256          /* ids of one block; purging looks at rows block by block */
 #define SQLITE_DUE_NOTES        1024 /* notes of `due` remembered so that they are not written twice */
-#define SQLITE_PURGE_BLOCKS     16   /* blocks one step of purging looks at, at most */
+#define SQLITE_MERGE_ENTRIES    64   /* identities merged at a time, at least */
+#define SQLITE_MERGE_AHEAD                                                                                   \
+    1 /* merged for each that is added, beside one: so that a sealed generation is gone
+                                    * before the next is full */
+#define SQLITE_PURGE_BLOCKS 16 /* blocks one step of purging looks at, at most */
 
 enum statement {
 #define STATEMENT(name, sql) SQL_##name,
@@ -65,7 +71,9 @@ struct sqlite_store {
     int64_t last_id, removed, covers_since_ms, refuse_before_ms;
     struct unresolved unresolved; /* under unresolved_lock: readers look for suspects too */
     pthread_mutex_t unresolved_lock;
-    int64_t *foreign; /* rows in PROCESSING of earlier processes, oldest first */
+    struct tail tail;
+    int64_t merge_debt; /* identities to be merged, for those that were added */
+    int64_t *foreign;   /* rows in PROCESSING of earlier processes, oldest first */
     size_t foreign_count, foreign_next;
     struct due_note noted[SQLITE_DUE_NOTES];
 
@@ -95,8 +103,9 @@ int sqlite_schema_migrate(sqlite3 *db, const char *path, bool read_only, int64_t
 #define ROW_FLAG_CALL_ID_MADE 1
 #define ROW_FLAG_MAYBE_RAN    2
 #define ROW_FLAG_BODY_KEPT    4
+#define ROW_FLAG_SLOT         8 /* the row holds its key's one slot */
 /* Inserts the row, with its result where it has one of its own. Its id and times must be set. */
-int row_insert(struct connection *c, const struct call_row *row);
+int row_insert(struct connection *c, const struct call_row *row, bool slot);
 /* Reads a row by id with its result (through `original`); row->id 0: there is none. While an operation's rows are
  * gathered their slices are offsets into `memory`; rows_settle() makes them pointers, once, at the end. */
 int row_read(struct connection *c, int64_t id, struct call_row *row, struct buffer *memory);
@@ -106,10 +115,27 @@ void row_take_over(struct call_row *to, const struct call_row *from, struct buff
 /* Writes or replaces the result of a row. */
 int result_write(struct connection *c, int64_t id, const struct call_row *row);
 
-/* Of a 16-byte digest: the row's id, or 0. */
-int identity_find(struct connection *c, const struct digest *digest, int64_t *id);
+/* sqlite_identity.c */
+/* Of a 16-byte digest: the row's id, or 0. On a reader's connection compare tail_epoch() around all that was found. */
+int identity_find(struct sqlite_store *s, struct connection *c, const struct digest *digest, int64_t *id);
 /* Of a row's callId and, where it has a key, of who holds that. */
-int identities_find(struct connection *c, const struct call_row *row, int64_t *call, int64_t *holder);
+int identities_find(struct sqlite_store *s, struct connection *c, const struct call_row *row, int64_t *call,
+                    int64_t *holder);
+/* For a new row that is about to be inserted, with ROW_FLAG_SLOT where the digest is its operation's. */
+int identity_add(struct sqlite_store *s, const struct digest *digest, int64_t id);
+/* Gives a key's slot to another row, whose flag the caller sets; `from` 0: nobody had it. */
+int identity_move(struct sqlite_store *s, const struct digest *digest, int64_t from, int64_t to);
+/* Forgets the digest if it is the row's. */
+int identity_remove(struct sqlite_store *s, const struct digest *digest, int64_t id);
+/* Moves some identities from memory to the table, at the end of a batch. After the COMMIT: identity_committed(). */
+int identity_merge(struct sqlite_store *s);
+void identity_committed(struct sqlite_store *s);
+/* Reads the identities that were not merged from their rows. SQLITE_CORRUPT: two rows have one. */
+int identity_load(struct sqlite_store *s);
+
+/* One number of table meta. */
+int meta_read(struct connection *c, const char *name, int64_t *value);
+int meta_write(struct sqlite_store *s, const char *name, int64_t value);
 
 /* sqlite_read.c: gathers the rows of an operation: `call_id` and `holder_id` are ids or 0. Checks the texts the asker
  * has against those found: two texts under one digest are STATUS_INVALID. */

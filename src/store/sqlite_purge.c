@@ -86,23 +86,13 @@ static int read_block(struct sqlite_store *s, int64_t block, struct due_row rows
     return rc;
 }
 
-static int forget_identity(struct sqlite_store *s, const struct digest *digest, int64_t id)
-{
-    sqlite3_stmt *stmt = connection_statement(&s->writer, SQL_IDENTITY_REMOVE);
-    if (!stmt)
-        return sqlite3_extended_errcode(s->writer.db);
-    sqlite3_bind_blob(stmt, 1, digest->bytes, sizeof digest->bytes, SQLITE_STATIC);
-    sqlite3_bind_int64(stmt, 2, id);
-    return connection_step(stmt);
-}
-
 /* Removes the row with all that belongs to it; the key's slot only where this row still holds it. */
 static int remove_row(struct sqlite_store *s, const struct due_row *due)
 {
     const struct call_row *row = &due->row;
-    int rc = forget_identity(s, &row->call_digest, row->id);
+    int rc = identity_remove(s, &row->call_digest, row->id);
     if (rc == SQLITE_OK && row->has_key)
-        rc = forget_identity(s, &row->operation_digest, row->id);
+        rc = identity_remove(s, &row->operation_digest, row->id);
     if (rc == SQLITE_OK && due->has_body)
         rc = connection_run(&s->writer, SQL_RESULT_DELETE, 1, &row->id);
     if (rc == SQLITE_OK)
@@ -166,22 +156,12 @@ static int purge_block(struct sqlite_store *s, struct store_op *op, const int64_
     return rc;
 }
 
-static int write_meta(struct sqlite_store *s, const char *name, int64_t value)
-{
-    sqlite3_stmt *stmt = connection_statement(&s->writer, SQL_META_WRITE);
-    if (!stmt)
-        return sqlite3_extended_errcode(s->writer.db);
-    sqlite3_bind_text(stmt, 1, name, -1, SQLITE_STATIC);
-    sqlite3_bind_int64(stmt, 2, value);
-    return connection_step(stmt);
-}
-
 int covers_since_write(struct sqlite_store *s)
 {
     if (s->refuse_before_ms < s->covers_since_ms)
         s->refuse_before_ms = s->covers_since_ms;
-    int rc = write_meta(s, "covers_since_ms", s->covers_since_ms);
-    return rc == SQLITE_OK ? write_meta(s, "refuse_before_ms", s->refuse_before_ms) : rc;
+    int rc = meta_write(s, "covers_since_ms", s->covers_since_ms);
+    return rc == SQLITE_OK ? meta_write(s, "refuse_before_ms", s->refuse_before_ms) : rc;
 }
 
 int sqlite_purge(struct sqlite_store *s, struct store_op *op)
@@ -211,9 +191,9 @@ int sqlite_purge(struct sqlite_store *s, struct store_op *op)
             return rc;
     }
     if (rc == SQLITE_OK && s->removed != removed) {
-        rc = write_meta(s, "removed", s->removed);
+        rc = meta_write(s, "removed", s->removed);
         if (rc == SQLITE_OK)
-            rc = write_meta(s, "last_id",
+            rc = meta_write(s, "last_id",
                             s->last_id); /* ids are never given twice, even if the newest row goes */
     }
     if (rc == SQLITE_OK && s->covers_since_ms != covers)

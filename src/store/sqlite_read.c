@@ -6,29 +6,6 @@
 
 #define SUSPECTS_COMPARED 4 /* rows read for one hash of a fingerprint; more would only be more of the same */
 
-int identity_find(struct connection *c, const struct digest *digest, int64_t *id)
-{
-    *id = 0;
-    sqlite3_stmt *stmt = connection_statement(c, SQL_IDENTITY_FIND);
-    if (!stmt)
-        return sqlite3_extended_errcode(c->db);
-    sqlite3_bind_blob(stmt, 1, digest->bytes, sizeof digest->bytes, SQLITE_STATIC);
-    int rc = connection_step(stmt);
-    if (rc != SQLITE_ROW)
-        return rc;
-    *id = sqlite3_column_int64(stmt, 0);
-    return sqlite3_reset(stmt);
-}
-
-int identities_find(struct connection *c, const struct call_row *row, int64_t *call, int64_t *holder)
-{
-    *holder = 0;
-    int rc = identity_find(c, &row->call_digest, call);
-    if (rc == SQLITE_OK && row->has_key)
-        rc = identity_find(c, &row->operation_digest, holder);
-    return rc;
-}
-
 bool state_unresolved(enum call_state state)
 {
     return state == STATE_RECEIVED || state == STATE_PROCESSING || state == STATE_UNKNOWN;
@@ -102,7 +79,7 @@ static int read_rows(struct sqlite_store *s, struct connection *c, struct store_
     if (!keyed->has_key)
         return SQLITE_OK;
     int64_t holder = 0;
-    rc = identity_find(c, &keyed->operation_digest, &holder);
+    rc = identity_find(s, c, &keyed->operation_digest, &holder);
     if (rc == SQLITE_OK && holder == call->id)
         op->rows.holder = *call;
     else if (rc == SQLITE_OK && holder) {
@@ -139,7 +116,7 @@ static int open_calls(struct connection *c, struct store_op *op)
 static int peek(struct sqlite_store *s, struct connection *c, struct store_op *op)
 {
     int64_t call, holder;
-    int rc = identities_find(c, &op->row, &call, &holder);
+    int rc = identities_find(s, c, &op->row, &call, &holder);
     if (rc == SQLITE_OK)
         rc = rows_gather(s, c, op, call, holder);
     if (rc == SQLITE_OK && op->want_suspect && !call && !holder)
@@ -156,6 +133,6 @@ int sqlite_read(struct sqlite_store *s, struct connection *c, struct store_op *o
     if (op->kind == STORE_OPEN_CALLS)
         return open_calls(c, op);
     if (op->kind == STORE_LOOKUP)
-        rc = identity_find(c, &op->row.call_digest, &id);
+        rc = identity_find(s, c, &op->row.call_digest, &id);
     return rc == SQLITE_OK ? read_rows(s, c, op, id) : rc;
 }

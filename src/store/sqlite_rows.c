@@ -22,9 +22,12 @@ enum column {
 
 #define TEXTS(X)                                                                                             \
     X(owner)                                                                                                 \
-    X(tenant) X(route) X(scope) X(call_id) X(key) X(key_spelling) X(business_ref) X(trace_id)                \
-        X(fingerprint_rules) X(reverses) X(reversed_by) X(attempts) X(result_headers) X(result_body)         \
-            X(original_call_id)
+    X(tenant)                                                                                                \
+    X(route)                                                                                                 \
+    X(scope)                                                                                                 \
+    X(call_id)                                                                                               \
+    X(key) X(key_spelling) X(business_ref) X(trace_id) X(fingerprint_rules) X(reverses) X(reversed_by)       \
+        X(attempts) X(result_headers) X(result_body) X(original_call_id)
 
 static void bind_text(sqlite3_stmt *stmt, int column, struct slice text)
 {
@@ -55,7 +58,7 @@ int result_write(struct connection *c, int64_t id, const struct call_row *row)
     return connection_step(stmt);
 }
 
-int row_insert(struct connection *c, const struct call_row *row)
+int row_insert(struct connection *c, const struct call_row *row, bool slot)
 {
     sqlite3_stmt *stmt = connection_statement(c, SQL_ROW_INSERT);
     if (!stmt)
@@ -65,7 +68,8 @@ int row_insert(struct connection *c, const struct call_row *row)
     NUMBER(id), NUMBER(state), NUMBER(final), NUMBER(fence), NUMBER(reason), NUMBER(proof);
     sqlite3_bind_int(stmt, COL_flags + 1,
                      (row->call_id_made ? ROW_FLAG_CALL_ID_MADE : 0) |
-                         (row->maybe_ran ? ROW_FLAG_MAYBE_RAN : 0) | (stored ? ROW_FLAG_BODY_KEPT : 0));
+                         (row->maybe_ran ? ROW_FLAG_MAYBE_RAN : 0) | (stored ? ROW_FLAG_BODY_KEPT : 0) |
+                         (slot ? ROW_FLAG_SLOT : 0));
     NUMBER(created_ms), NUMBER(updated_ms), NUMBER(ended_ms), NUMBER(lease_end_ms), NUMBER(window_ms);
     NUMBER(first_attempt_ms), NUMBER(attempt_count);
     sqlite3_bind_int(stmt, COL_result_status + 1, row->has_result ? row->result_status : 0);

@@ -62,7 +62,7 @@ static int apply(sqlite3 *db, int64_t version, int64_t now_ms)
          * the gateway was starting for the first time, are still taken. */
         sqlite3_snprintf(sizeof sql, sql,
                          "INSERT INTO meta VALUES('covers_since_ms', %lld), ('refuse_before_ms', %lld),"
-                         " ('last_id', 0), ('removed', 0), ('pins', 0)",
+                         " ('last_id', 0), ('removed', 0), ('pins', 0), ('indexed', 0)",
                          (long long)now_ms, (long long)(now_ms - SQLITE_CREATION_SKEW_MS));
         rc = sqlite3_exec(db, sql, NULL, NULL, NULL);
     }

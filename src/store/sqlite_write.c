@@ -8,34 +8,11 @@
 
 #include <assert.h>
 
-static int identity_add(struct sqlite_store *s, const struct digest *digest, int64_t id, bool *added)
-{
-    sqlite3_stmt *stmt = connection_statement(&s->writer, SQL_IDENTITY_ADD);
-    if (!stmt)
-        return sqlite3_extended_errcode(s->writer.db);
-    sqlite3_bind_blob(stmt, 1, digest->bytes, sizeof digest->bytes, SQLITE_STATIC);
-    sqlite3_bind_int64(stmt, 2, id);
-    int rc = connection_step(stmt);
-    *added = rc == SQLITE_OK && sqlite3_changes(s->writer.db) == 1;
-    return rc;
-}
-
-static int identity_change(struct sqlite_store *s, enum statement how, const struct digest *digest,
-                           int64_t id)
-{
-    sqlite3_stmt *stmt = connection_statement(&s->writer, how);
-    if (!stmt)
-        return sqlite3_extended_errcode(s->writer.db);
-    sqlite3_bind_blob(stmt, 1, digest->bytes, sizeof digest->bytes, SQLITE_STATIC);
-    sqlite3_bind_int64(stmt, 2, id);
-    return connection_step(stmt);
-}
-
 /* Gives what stands of the asked identities; the slot of the call's own key where the asker named none. */
 static int standing(struct sqlite_store *s, struct store_op *op)
 {
     int64_t call, holder;
-    int rc = identities_find(&s->writer, &op->row, &call, &holder);
+    int rc = identities_find(s, &s->writer, &op->row, &call, &holder);
     return rc == SQLITE_OK ? rows_gather(s, &s->writer, op, call, holder) : rc;
 }
 
@@ -65,8 +42,9 @@ static void note_resolved(struct sqlite_store *s, int64_t id)
     pthread_mutex_unlock(&s->unresolved_lock);
 }
 
-/* Inserts op->row as a new row with the store's id and times; rows.call is it. The identities are the caller's. */
-static int insert(struct sqlite_store *s, struct store_op *op, int64_t id)
+/* Inserts op->row as a new row with the store's id and times, under its callId; `slot` says whether it holds its key,
+ * whose identity is the caller's to write. rows.call is the row. */
+static int insert(struct sqlite_store *s, struct store_op *op, int64_t id, bool slot)
 {
     struct call_row row = op->row;
     row.id = id;
@@ -74,7 +52,9 @@ static int insert(struct sqlite_store *s, struct store_op *op, int64_t id)
     if (!row.window_ms)
         row.window_ms = s->now;
     row.ended_ms = state_running(row.state) ? 0 : s->now;
-    int rc = row_insert(&s->writer, &row);
+    int rc = identity_add(s, &row.call_digest, id);
+    if (rc == SQLITE_OK)
+        rc = row_insert(&s->writer, &row, slot);
     if (rc != SQLITE_OK)
         return rc;
     assert(id == s->last_id + 1);
@@ -89,32 +69,20 @@ static int insert(struct sqlite_store *s, struct store_op *op, int64_t id)
 
 static int claim(struct sqlite_store *s, struct store_op *op)
 {
-    bool too_old = op->id_time_ms && op->id_time_ms < s->refuse_before_ms, added = false;
-    int64_t id = s->last_id + 1;
-    int rc;
-    if (op->want_suspect) {
-        rc = suspect_find(s, &s->writer, op);
-        if (rc != SQLITE_OK)
-            return rc;
-    }
-    if (too_old || (op->block_suspect && op->rows.suspect.id)) {
-        rc = standing(s, op);
-        if (op->rows.call.id || op->rows.holder.id)
-            memset(&op->rows.suspect, 0, sizeof op->rows.suspect);
-        return rc;
-    }
-    rc = identity_add(s, &op->row.call_digest, id, &added);
-    if (rc == SQLITE_OK && added && op->row.has_key) {
-        rc = identity_add(s, &op->row.operation_digest, id, &added);
-        if (rc == SQLITE_OK && !added)
-            rc = identity_change(s, SQL_IDENTITY_REMOVE, &op->row.call_digest, id);
-    }
+    int64_t call, holder, id = s->last_id + 1;
+    int rc = identities_find(s, &s->writer, &op->row, &call, &holder);
     if (rc != SQLITE_OK)
         return rc;
-    if (added)
-        return insert(s, op, id);
-    memset(&op->rows.suspect, 0, sizeof op->rows.suspect);
-    return standing(s, op);
+    if (call || holder)
+        return rows_gather(s, &s->writer, op, call, holder);
+    if (op->want_suspect)
+        rc = suspect_find(s, &s->writer, op);
+    bool too_old = op->id_time_ms && op->id_time_ms < s->refuse_before_ms;
+    if (rc != SQLITE_OK || too_old || (op->block_suspect && op->rows.suspect.id))
+        return rc;
+    if (op->row.has_key)
+        rc = identity_add(s, &op->row.operation_digest, id);
+    return rc == SQLITE_OK ? insert(s, op, id, op->row.has_key) : rc;
 }
 
 /* True where the call's own row may go (back) to PROCESSING or to a shared ending. */
@@ -133,7 +101,7 @@ static bool call_as_expected(const struct store_op *op, int64_t call_id)
 static int take(struct sqlite_store *s, struct store_op *op)
 {
     int64_t call_id, holder_id;
-    int rc = identities_find(&s->writer, &op->row, &call_id, &holder_id);
+    int rc = identities_find(s, &s->writer, &op->row, &call_id, &holder_id);
     if (rc == SQLITE_OK)
         rc = rows_gather(s, &s->writer, op, call_id, holder_id);
     if (rc != SQLITE_OK || op->status != STATUS_OK)
@@ -145,20 +113,15 @@ static int take(struct sqlite_store *s, struct store_op *op)
     if (!slot_free || !call_as_expected(op, call_id))
         return SQLITE_OK; /* nothing written: the rows tell */
     int64_t id = call_id ? call_id : s->last_id + 1;
-    bool added = true;
-    if (!call_id)
-        rc = identity_add(s, &op->row.call_digest, id, &added);
-    if (rc == SQLITE_OK && op->row.has_key && holder_id != id)
-        rc = holder_id ? identity_change(s, SQL_IDENTITY_MOVE, &op->row.operation_digest, id)
-                       : identity_add(s, &op->row.operation_digest, id, &added);
+    if (op->row.has_key && holder_id != id)
+        rc = identity_move(s, &op->row.operation_digest, holder_id, id);
     if (rc != SQLITE_OK)
         return rc;
-    assert(added);
     if (!call_id) {
         memset(&op->rows.call, 0, sizeof op->rows.call);
         struct call_row given = op->row;
         op->row.state = STATE_PROCESSING;
-        rc = insert(s, op, id);
+        rc = insert(s, op, id, op->row.has_key);
         op->row = given;
         return rc;
     }
@@ -170,6 +133,7 @@ static int take(struct sqlite_store *s, struct store_op *op)
     sqlite3_bind_text64(stmt, 3, op->row.owner.data, op->row.owner.len, SQLITE_STATIC, SQLITE_UTF8);
     sqlite3_bind_int64(stmt, 4, op->row.lease_end_ms);
     sqlite3_bind_int64(stmt, 5, s->now);
+    sqlite3_bind_int(stmt, 6, op->row.has_key ? ROW_FLAG_SLOT : 0);
     rc = connection_step(stmt);
     if (rc != SQLITE_OK)
         return rc;
@@ -192,7 +156,7 @@ static int take(struct sqlite_store *s, struct store_op *op)
 static int attach(struct sqlite_store *s, struct store_op *op)
 {
     int64_t call_id, holder_id;
-    int rc = identities_find(&s->writer, &op->row, &call_id, &holder_id);
+    int rc = identities_find(s, &s->writer, &op->row, &call_id, &holder_id);
     if (rc == SQLITE_OK)
         rc = rows_gather(s, &s->writer, op, call_id, holder_id);
     if (rc != SQLITE_OK || op->status != STATUS_OK)
@@ -204,9 +168,7 @@ static int attach(struct sqlite_store *s, struct store_op *op)
     int64_t original = holder.original ? holder.original : holder.id, id = call_id;
     if (!call_id) {
         struct call_row given = op->row;
-        bool added;
         id = s->last_id + 1;
-        rc = identity_add(s, &op->row.call_digest, id, &added);
         op->row.state = STATE_SUCCESS;
         op->row.final = true;
         op->row.reason = REASON_SHARED;
@@ -216,8 +178,7 @@ static int attach(struct sqlite_store *s, struct store_op *op)
         op->row.result_expires_ms = holder.result_expires_ms;
         op->row.key_expires_ms = holder.key_expires_ms;
         op->row.tombstone_expires_ms = holder.tombstone_expires_ms;
-        if (rc == SQLITE_OK)
-            rc = insert(s, op, id);
+        rc = insert(s, op, id, false);
         op->row = given;
     } else {
         const int64_t numbers[] = {id,
@@ -356,15 +317,11 @@ static int fence(struct sqlite_store *s, struct store_op *op)
     struct call_row *call = &op->rows.call;
     if (!call->id) {
         struct call_row given = op->row;
-        bool added;
-        int64_t id = s->last_id + 1;
-        rc = identity_add(s, &op->row.call_digest, id, &added);
         op->row.state = STATE_FAILED;
         op->row.final = true;
         op->row.reason = REASON_FENCED;
         op->row.has_result = op->row.body_kept = false;
-        if (rc == SQLITE_OK)
-            rc = insert(s, op, id);
+        rc = insert(s, op, s->last_id + 1, false);
         op->row = given;
         return rc;
     }
@@ -384,7 +341,7 @@ static int fence(struct sqlite_store *s, struct store_op *op)
         note_resolved(s, id);
     }
     if (call->has_key)
-        rc = identity_find(&s->writer, &call->operation_digest, &holder);
+        rc = identity_find(s, &s->writer, &call->operation_digest, &holder);
     if (rc == SQLITE_OK)
         rc = rows_gather(s, &s->writer, op, id, holder);
     if (rc == SQLITE_OK && open)

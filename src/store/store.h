@@ -130,7 +130,10 @@ struct store_settings {
     const char *owner;                /* this process: node, pid, start; written into rows */
     int64_t (*now_ms)(void *context); /* the store's clock where the database has none of its own (SQLite) */
     void *context;
-    const char *vfs; /* SQLite VFS name for the simulator; NULL: the default */
+    const char
+        *vfs; /* SQLite VFS name for the simulator; NULL: the default. With one, no PATH.lock is taken */
+    size_t tail_entries; /* identities gathered in memory before they go to the index; 0: the default.
+                                       * Tests make it small, so that this happens all the time */
     bool read_only;
 };
 

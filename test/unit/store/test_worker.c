@@ -128,7 +128,7 @@ static void start(size_t queue_max, size_t watches_max)
     struct buffer error = {0};
     scratch_remove("worker.db");
     snprintf(url, sizeof url, "sqlite:%s", scratch_path("worker.db"));
-    struct store_settings settings = {.url = url, .owner = "me"};
+    struct store_settings settings = {.url = url, .owner = "me", .tail_entries = 16};
     assert_int_equal(store_open(&store, &settings, &error), STATUS_OK);
     struct worker_settings threads = {
         .queue_max = queue_max, .watches_max = watches_max, .batch_max = 64, .readers = 2};
