@@ -205,6 +205,8 @@ void evidence_sentence(struct buffer *out, const struct evidence *e)
         buffer_text(out, "the process that worked on it stopped before it could write down the ending");
         break;
     }
-    if (e->detail && *e->detail)
+    /* The transport's own words add something only where ours are general. */
+    bool general = e->end != EVIDENCE_ANSWER && e->end != EVIDENCE_EOF && e->end != EVIDENCE_TIMEOUT;
+    if (general && e->detail && *e->detail)
         buffer_format(out, " (%s)", e->detail);
 }

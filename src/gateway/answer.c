@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "gateway/answer.h"
 
+#include <openssl/crypto.h>
+
 void line_append(struct buffer *out, const char *name, struct slice value)
 {
     buffer_text(out, name);
@@ -122,4 +124,14 @@ void answer_kept_lines(struct buffer *out, const struct headers *headers, const 
         if (goes_to_caller(headers, h->name) && field_is_kept(h->name, own_list))
             append_field(out, h);
     }
+}
+
+bool bearer_fits(const struct headers *headers, struct slice token)
+{
+    static const char scheme[] = "Bearer ";
+    size_t skip = sizeof scheme - 1;
+    struct slice given = headers_get(headers, "Authorization", NULL);
+    if (!token.len || given.len != skip + token.len || !slice_is_nocase(slice_of(given.data, skip), scheme))
+        return false;
+    return CRYPTO_memcmp(given.data + skip, token.data, token.len) == 0;
 }

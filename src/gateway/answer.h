@@ -36,6 +36,9 @@ void answer_upstream_lines(struct buffer *out, const struct headers *headers);
 /* Appends those of them that a replay bears. */
 void answer_kept_lines(struct buffer *out, const struct headers *headers, const struct text_list *own_list);
 
+/* Whether Authorization is `Bearer TOKEN`, compared in constant time. An empty token fits nobody. */
+bool bearer_fits(const struct headers *headers, struct slice token);
+
 void line_append(struct buffer *out, const char *name, struct slice value);
 
 #endif

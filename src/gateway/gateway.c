@@ -46,8 +46,6 @@ struct gateway {
     const char *conf_path;
     const struct conf_flags *flags;
     struct setup *setup; /* of new requests; a hold */
-    struct settings *first; /* borrowed from the first setup, which is held: routes of the metrics */
-    struct setup *first_setup;
     struct store *store;
     struct worker *worker;
     struct log_writer *log_writer;
@@ -285,15 +283,10 @@ static void drain(struct gateway *g, const char *why)
 /* ---- reload ------------------------------------------------------------------------------------------------- */
 
 /* A route keeps its number in the metrics by its name. */
-static void keep_series(struct gateway *g, struct setup *setup)
+static void set_series(struct gateway *g, struct setup *setup)
 {
-    for (size_t i = 0; i < setup->settings->route_count; i++) {
-        setup->lanes[i].series = SIZE_MAX;
-        for (size_t k = 0; k < g->first->route_count; k++) {
-            if (strcmp(g->first->routes[k]->name, setup->lanes[i].s->name) == 0)
-                setup->lanes[i].series = k;
-        }
-    }
+    for (size_t i = 0; i < setup->settings->route_count; i++)
+        setup->lanes[i].series = metrics_route(g->metrics, slice_text(setup->lanes[i].s->name));
 }
 
 static void reload(struct gateway *g)
@@ -316,7 +309,7 @@ static void reload(struct gateway *g)
     if (conf_changes(g->setup->settings, settings, &words))
         say(g, LOG_LEVEL_WARNING, "reload_warning", buffer_cstring(&words));
     buffer_fini(&words);
-    keep_series(g, setup);
+    set_series(g, setup);
     for (size_t i = 0; i < g->count; i++) {
         struct order *order = calloc(1, sizeof *order); /* lives until it is read; reloads are rare */
         if (!order)
@@ -389,7 +382,7 @@ static int open_admin(struct gateway *g, struct buffer *error)
     struct server_limits limits = limits_of(g, 1);
     if (!*address)
         return EXIT_OK;
-    if (!admin_address_is_local(address) && !*g->setup->admin_token) {
+    if (!admin_address_is_local(address) && !g->setup->admin_token.len) {
         fprintf(stderr,
                 "samekey gateway: admin = \"%s\" is not a loopback address: set admin_token_file, or listen on 127.0.0.1\n",
                 address);
@@ -453,6 +446,7 @@ static int start(struct gateway *g, struct buffer *error)
     if (log_writer_start(&g->log_writer, STDERR_FILENO, (size_t)s->log_buffer_bytes_max) != STATUS_OK ||
         metrics_new(&g->metrics, s) != STATUS_OK || metrics_loop_new(g->metrics, &g->store_counts) != STATUS_OK)
         return complain(EXIT_UNAVAILABLE, "not enough memory to start", error);
+    set_series(g, g->setup);
     int code = open_store(g, error);
     if (code)
         return code;
@@ -533,8 +527,6 @@ int gateway_main(struct settings *settings, const char *conf_path, const struct 
     }
     g->conf_path = conf_path;
     g->flags = flags;
-    g->first_setup = setup_hold(g->setup);
-    g->first = settings;
     raise_descriptors();
     code = start(g, &error);
     if (code == EXIT_OK) {
@@ -549,7 +541,6 @@ int gateway_main(struct settings *settings, const char *conf_path, const struct 
     }
     stop(g);
     setup_release(g->setup);
-    setup_release(g->first_setup);
     buffer_fini(&error);
     free(g);
     return code;

@@ -11,7 +11,6 @@
 
 #include <assert.h>
 #include <jansson.h>
-#include <openssl/crypto.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -681,15 +680,6 @@ static bool query_param(struct asker *a, const char *name, struct slice *out)
     return false;
 }
 
-static bool token_fits(struct slice header, const char *token)
-{
-    static const char scheme[] = "Bearer ";
-    size_t len = strlen(token), skip = sizeof scheme - 1;
-    if (!len || header.len != skip + len || !slice_is_nocase(slice_of(header.data, skip), scheme))
-        return false;
-    return CRYPTO_memcmp(header.data + skip, token, len) == 0;
-}
-
 /* Whether this gateway guards what the asker asks about; who does not know it must not say NOT_RECEIVED. */
 static bool guards(struct asker *a)
 {
@@ -716,8 +706,7 @@ static bool read_principal(struct asker *a)
             answer_problem(a, problem, a->id.why, STATE_NOT_RECEIVED);
         return problem == PROBLEM_NONE;
     }
-    if (!a->admin && !token_fits(headers_get(&in.head->headers, "Authorization", NULL),
-                                 a->outlets->setup->report_token)) {
+    if (!a->admin && !bearer_fits(&in.head->headers, buffer_view(&a->outlets->setup->report_token))) {
         answer_problem(a, PROBLEM_UNAUTHORIZED, "a report needs Authorization: Bearer with the token of report_token_file",
                        STATE_NOT_RECEIVED);
         return false;

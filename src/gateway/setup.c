@@ -3,7 +3,6 @@
 
 #include "gateway/conf.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -18,38 +17,14 @@ static bool compile(struct template *t, const char *text, enum template_use use,
     return false;
 }
 
-/* The first line of a token file, without white space at its ends. */
-static bool read_token(const char *path, char token[SETUP_TOKEN_MAX + 1], const char *setting,
-                       struct buffer *errors)
+static bool read_token(const char *path, struct buffer *token, const char *setting, struct buffer *errors)
 {
-    token[0] = '\0';
-    if (!*path)
-        return true;
-    FILE *file = fopen(path, "re");
-    if (!file) {
-        buffer_format(errors, "%s = \"%s\": %s; write the token into that file, readable by samekey alone\n",
-                      setting, path, strerror(errno));
-        return false;
-    }
-    char line[SETUP_TOKEN_MAX + 3];
-    size_t got = fread(line, 1, sizeof line, file);
-    fclose(file);
-    struct slice text = slice_of(line, got);
-    const char *stop = memchr(line, '\n', got);
-    if (stop)
-        text.len = (size_t)(stop - line);
-    if (text.len && text.data[text.len - 1] == '\r')
-        text.len--;
-    text = slice_trim(text);
-    if (text.len < 16 || text.len > SETUP_TOKEN_MAX) {
-        buffer_format(errors,
-                      "%s = \"%s\": the token in it must have 16 to %d bytes on one line, and has %zu\n",
-                      setting, path, SETUP_TOKEN_MAX, text.len);
-        return false;
-    }
-    memcpy(token, text.data, text.len);
-    token[text.len] = '\0';
-    return true;
+    struct buffer why = {0};
+    bool good = !*path || conf_token(path, token, &why) == STATUS_OK;
+    if (!good)
+        buffer_format(errors, "%s = \"%s\": %s\n", setting, path, buffer_cstring(&why));
+    buffer_fini(&why);
+    return good;
 }
 
 static bool compile_success(struct success_rule *rule, const char *text, const char *where,
@@ -184,6 +159,8 @@ static void setup_dismantle(struct setup *setup)
     routes_free(setup->routes);
     template_fini(&setup->tenant);
     template_fini(&setup->credential);
+    buffer_fini(&setup->admin_token);
+    buffer_fini(&setup->report_token);
     free(setup);
 }
 
@@ -207,8 +184,8 @@ enum status setup_new(struct setup **out, struct settings *settings, struct buff
     for (size_t i = 0; setup->lanes && i < settings->route_count; i++)
         good = compile_lane(&setup->lanes[i], settings->routes[i], i, errors) && good;
     good = routes_compile(&setup->routes, settings, route_problem, errors) == STATUS_OK && good;
-    good = read_token(settings->admin_token_file, setup->admin_token, "admin_token_file", errors) && good;
-    good = read_token(settings->report_token_file, setup->report_token, "report_token_file", errors) && good;
+    good = read_token(settings->admin_token_file, &setup->admin_token, "admin_token_file", errors) && good;
+    good = read_token(settings->report_token_file, &setup->report_token, "report_token_file", errors) && good;
     if (!good) {
         setup_dismantle(setup);
         return STATUS_INVALID;

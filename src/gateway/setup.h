@@ -15,8 +15,6 @@
 
 #include <stdatomic.h>
 
-#define SETUP_TOKEN_MAX 256 /* bytes of a token in its file */
-
 /* `json.code = 0`: holds when the value at the path has exactly this text. */
 struct success_rule {
     bool set;
@@ -28,7 +26,7 @@ struct success_rule {
 struct lane {
     const struct route_settings *s;
     size_t index;
-    size_t series; /* its number in the metrics: stays the route's over reloads; SIZE_MAX: counted nowhere */
+    size_t series; /* its number in the metrics: stays the route's over reloads (metrics_route) */
     bool call_id_in_header, key_in_header, has_business_ref;
     struct template call_id, key, business_ref, receipt_path;
     struct fingerprint_rules rules;
@@ -48,7 +46,7 @@ struct setup {
     struct lane *lanes; /* settings->route_count of them, in the same order */
     bool has_tenant, has_credential;
     struct template tenant, credential;
-    char admin_token[SETUP_TOKEN_MAX + 1], report_token[SETUP_TOKEN_MAX + 1]; /* empty: none */
+    struct buffer admin_token, report_token; /* empty: none */
 };
 
 /* Makes a setup with one hold; takes the settings on success (they are freed with it). STATUS_INVALID with sentences
