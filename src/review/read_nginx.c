@@ -343,7 +343,7 @@ static void judge_pass(struct nginx *n, const struct settings *set, int module, 
     if (next)
         nginx_next_upstream(n->r, p, join(n->r, next, 1), next->source, next->line);
     unsigned servers = pass->count > 1 ? upstream_servers(n, pass->words[1]) : 0;
-    if (!p->attempts.known && fact_is(p->mutating, 1) && servers)
+    if (!p->attempts.known && next && fact_is(p->mutating, 1) && servers)
         p->attempts = fact_at(servers, next->source, next->line);
     p->attempt_timeout_ms = fact_at(60000, pass->source, pass->line); /* nginx's default */
     if (read && read->count > 1 && span_parse(&value, read->words[1], 1000))

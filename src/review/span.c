@@ -80,7 +80,8 @@ bool span_parse(int64_t *out_ms, struct slice text, int64_t unit_ms)
         while (i < text.len && text.data[i] == ' ')
             i++;
         size_t from = i;
-        while (i < text.len && ((text.data[i] | 0x20) >= 'a' && (text.data[i] | 0x20) <= 'z'))
+        while (i < text.len && (!iso || i == from) &&
+               ((text.data[i] | 0x20) >= 'a' && (text.data[i] | 0x20) <= 'z'))
             i++;
         struct slice unit = slice_of(text.data + from, i - from);
         int64_t ms, divisor = 1;

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 from celery import shared_task
 
 task_acks_late = True

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: MIT
 curl --retry 3 -m 5 \
      -H "Idempotency-Key: $(uuidgen)" \
      -d @order.json https://shop.example/orders

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 from celery import Celery
 app = Celery("orders")
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # celeryconfig
 task_acks_late = True
 task_reject_on_worker_lost = True

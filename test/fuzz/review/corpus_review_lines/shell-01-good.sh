@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 set -eu
 curl -fsS --retry 5 https://example.com/file.tar.gz -o file.tar.gz
 wget https://example.com/file

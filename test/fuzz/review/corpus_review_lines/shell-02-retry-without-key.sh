@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: MIT
 curl --retry 3 -m 5 -d @order.json https://shop.example/orders
 curl -X POST --retry 10 \
      -H 'Content-Type: application/json' \

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: MIT
 n=0
 while [ "$n" -lt 3 ]; do
     curl -m 5 -H "Idempotency-Key: order-$NO" -d @order.json https://shop.example/orders && break
