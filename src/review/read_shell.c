@@ -432,7 +432,7 @@ static void request_read(struct shell *sh, struct word *w, unsigned count, bool 
         p->attempt_timeout_ms = fact_at(ms, sh->s, line);
     else if (wget)
         p->attempt_timeout_ms = fact_at(900000, sh->s, line); /* wget's default */
-    else if (!q.timeout.text.len)
+    else if (!q.timeout.text.len && !q.opaque)
         p->no_attempt_timeout = fact_at(policy_retries(p), sh->s, line);
     if (policy_retries(p)) {
         p->repeats_unknown = fact_at(1, sh->s, line);
@@ -647,10 +647,6 @@ static void command_read(struct shell *sh, struct word *w, unsigned count)
     bool curl = slice_is(t, "curl") || (t.len > 5 && memcmp(t.data + t.len - 5, "/curl", 5) == 0);
     bool wget = slice_is(t, "wget") || (t.len > 5 && memcmp(t.data + t.len - 5, "/wget", 5) == 0);
     if (curl || wget) {
-        struct write before = sh->last;
-        sh->last.policy = NULL;
-        struct write kept = before;
-        sh->last = kept;
         size_t policies = sh->r->policy_count;
         request_read(sh, w, count, wget, budget);
         if (sh->r->policy_count == policies)

@@ -162,8 +162,7 @@ def test_debian_rabbitmq_defaults_raise_no_alarm(peers):
 
 
 def test_our_own_examples_are_clean():
-    files = sorted(glob.glob(f"{ROOT}/examples/**/*.conf", recursive=True))
-    for path in files:
+    for path in sorted(f for top in ("examples", "packaging") for f in glob.glob(f"{ROOT}/{top}/**/*.conf", recursive=True)):
         run = check(path)
         assert run.returncode == 0, run.stdout + run.stderr
 
