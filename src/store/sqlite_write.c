@@ -420,6 +420,5 @@ int sqlite_write(struct sqlite_store *s, struct store_op *op)
     case STORE_WATCH:
         break;
     }
-    assert(!"not an operation of a batch");
-    return SQLITE_MISUSE;
+    return SQLITE_MISUSE; /* a watch, which store_batch() refuses */
 }

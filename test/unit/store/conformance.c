@@ -692,7 +692,8 @@ static void ask_fence(struct store_op *op, const char *call_id)
 {
     ask_claim(op, call_id, NULL, NULL);
     op->kind = STORE_FENCE;
-    op->row.tombstone_expires_ms = now_ms + LIFE_MS;
+    op->row.result_expires_ms = op->row.key_expires_ms = now_ms + LIFE_MS;
+    op->row.tombstone_expires_ms = now_ms + 3 * LIFE_MS;
     run(op);
     assert_int_equal(op->status, STATUS_OK);
 }
