@@ -254,6 +254,11 @@ enum problem identity_read_body(struct identity *id, const struct identity_input
                 return PROBLEM_KEY_INVALID;
             id->key = text;
             id->has_key = true;
+            /* A key that the caller sent goes upstream as it is; the template's is for a caller that sent none. */
+            bool found;
+            struct slice own = headers_get(&in->head->headers, "Idempotency-Key", &found);
+            if (found && own.len && own.len <= KEY_BYTES_MAX + 2)
+                id->key_spelling = own;
         } else if (status != STATUS_NOT_FOUND) {
             id->why = "the key that the route's template makes of this request is too long";
             return PROBLEM_KEY_INVALID;

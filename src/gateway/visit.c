@@ -65,7 +65,8 @@ static void note_answer(struct visit *visit, int status, enum outcome outcome, c
     log_event(shard->log, LOG_LEVEL_INFO, clock_wall_ms(), visit->id.call_id, "answered",
               LOG_STRING("how", how), LOG_STRING("outcome", outcome_json(outcome)),
               LOG_NUMBER("status", status), LOG_TEXT("key", visit->id.key),
-              LOG_STRING("route", visit->lane->s->name), LOG_TEXT("trace_id", visit->id.trace_id));
+              LOG_STRING("route", visit->lane->s->name), LOG_TEXT("trace_id", visit->id.trace_id),
+              LOG_STRING("call_id_source", visit->id.call_id_made ? "gateway" : "caller"));
 }
 
 static struct answer_facts own_facts(const struct visit *visit, enum outcome outcome)
