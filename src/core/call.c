@@ -30,7 +30,7 @@ bool call_invariant(const struct call *call)
     if (call->phase != CALL_ENDED)
         return true;
     if (call->end_state == STATE_FAILED && call->maybe_ran &&
-        (!call->end_final || (call->ending != REASON_RECEIPT && call->ending != REASON_FENCED)))
+        (!call->end_final || (call->ending != REASON_RECEIPT && call->ending != REASON_FENCED_AT_CALLEE)))
         return false;
     if (call->end_state == STATE_FAILED && !call->end_final && call->any_failed)
         return false;
@@ -168,6 +168,8 @@ static bool may_send_again(const struct call *call, int64_t now)
         return false;
     if (!call->maybe_ran)
         return true;
+    if (p->never_after_doubt)
+        return false;
     if (call->pending)
         return p->runs_once;
     return p->runs_once || p->has_receipts;
@@ -390,7 +392,7 @@ static void on_fenced(struct call *call, const struct call_event *ev, struct cal
     if (ev->answer == RECEIPT_ANSWER_SUCCESS)
         end_success(call, fx, REASON_RECEIPT);
     else if (ev->answer == RECEIPT_ANSWER_FAILED_FINAL)
-        end(call, fx, STATE_FAILED, true, REASON_FENCED, NEXT_NONE);
+        end(call, fx, STATE_FAILED, true, REASON_FENCED_AT_CALLEE, NEXT_NONE);
     else
         end_as_joined(call, fx, REASON_RETRIES);
 }

@@ -467,14 +467,24 @@ static void read_result(struct receipt_reading *out, json_t *result)
     out->result_status = (int)number;
 }
 
+/* Whether a member names the call; `absent` is what a missing member says. */
+static bool id_fits(json_t *id, struct slice call_id, bool absent)
+{
+    if (!id)
+        return absent;
+    return json_is_string(id) && slice_equal(slice_of(json_string_value(id), json_string_length(id)), call_id);
+}
+
 static void read_state(struct receipt_reading *out, json_t *root, struct slice call_id, int64_t first_attempt_ms,
                        struct slice map)
 {
     json_t *state = json_object_get(root, "state");
-    json_t *id = json_object_get(root, "call_id");
-    if (!id)
-        id = json_object_get(root, "callId");
-    if (!json_is_string(id) || !slice_equal(slice_of(json_string_value(id), json_string_length(id)), call_id)) {
+    /* Either spelling names the call; where both are there, both must. */
+    bool named = id_fits(json_object_get(root, "call_id"), call_id, true) &&
+                 id_fits(json_object_get(root, "callId"), call_id, true) &&
+                 (id_fits(json_object_get(root, "call_id"), call_id, false) ||
+                  id_fits(json_object_get(root, "callId"), call_id, false));
+    if (!named) {
         disbelieve(out, "the answer does not name the asked callId");
         return;
     }

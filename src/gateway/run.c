@@ -776,7 +776,7 @@ static void set_result(struct run *run)
         row->result_status = run->result_status;
         row->result_headers = buffer_view(&run->result_lines);
         row->result_body = buffer_view(&run->result_body);
-    } else if (reason == REASON_RECEIPT || reason == REASON_FENCED) {
+    } else if (reason == REASON_RECEIPT || reason == REASON_FENCED_AT_CALLEE) {
         if (row->state != STATE_SUCCESS)
             return;
         /* A bare receipt said so: our own document is the answer, frozen now. */
@@ -798,7 +798,7 @@ static void set_result(struct run *run)
 
 static bool answer_is_own(const struct run *run)
 {
-    return run->effect.reason != REASON_RECEIPT && run->effect.reason != REASON_FENCED && run->reply.head;
+    return run->effect.reason != REASON_RECEIPT && run->effect.reason != REASON_FENCED_AT_CALLEE && run->reply.head;
 }
 
 static const char *open_detail(enum reason reason)
