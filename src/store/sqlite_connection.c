@@ -64,6 +64,7 @@ static const char setup_read[] = "PRAGMA query_only = ON;"
 int connection_open(struct connection *c, const struct sqlite_store *s, bool write)
 {
     int flags = SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE;
+    write = write && !s->read_only;
     flags |= s->read_only ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE;
     if (write)
         flags |= SQLITE_OPEN_CREATE;
