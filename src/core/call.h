@@ -61,6 +61,7 @@ struct call_policy {
     bool runs_once;              /* the callee runs a callId or key once: a repeat is safe at once */
     bool can_fence;              /* the callee can fence a callId */
     bool has_identity;           /* a key, or a callId made by the caller: without both nothing is repeated */
+    bool never_after_doubt;      /* what may have run is asked about, never sent again (a call without a key, CONTRACT 8) */
     int64_t receipt_timeout_ms;
     int receipt_queries;         /* at most this many after one attempt */
     int64_t resend_after_ms;     /* a request may still be travelling this long after its connection was closed */
