@@ -137,7 +137,7 @@ static int load(struct sqlite_store *s)
 {
     int64_t newest = 0;
     forget(s);
-    int rc = s->writer.db ? SQLITE_OK : connection_open(&s->writer, s, true);
+    int rc = s->writer.db ? SQLITE_OK : connection_open(&s->writer, s, CONNECTION_WRITE);
     if (rc == SQLITE_OK) {
         sqlite3_wal_hook(s->writer.db, log_grew, s);
         rc = meta_read(&s->writer, "last_id", &s->last_id);
@@ -256,17 +256,6 @@ static bool one_operations_fault(int rc)
     return rc == SQLITE_CONSTRAINT || rc == SQLITE_TOOBIG || rc == SQLITE_MISMATCH || rc == SQLITE_NOMEM;
 }
 
-static void checkpoint(struct sqlite_store *s, int64_t from_pages)
-{
-    int log, moved;
-    if (!s->writer.db || s->wal_pages - s->wal_moved < from_pages)
-        return;
-    /* Never waits for readers; what it could not move, the next one does. */
-    if (sqlite3_wal_checkpoint_v2(s->writer.db, NULL, SQLITE_CHECKPOINT_PASSIVE, &log, &moved) == SQLITE_OK &&
-        moved >= 0)
-        s->wal_moved = moved;
-}
-
 static void publish(struct sqlite_store *s)
 {
     atomic_store_explicit(&s->rows, s->last_id - s->removed, memory_order_relaxed);
@@ -351,12 +340,12 @@ static void sqlite_batch(struct store *store, struct store_op **ops, size_t coun
     s->now = s->now_ms(s->context);
     run(s, ops, count);
     publish(s);
-    checkpoint(s, SQLITE_WAL_PAGES);
+    checkpoint_look(s, false);
 }
 
 static void sqlite_idle(struct store *store)
 {
-    checkpoint((struct sqlite_store *)store, SQLITE_WAL_IDLE_PAGES);
+    checkpoint_look((struct sqlite_store *)store, true);
 }
 
 static int64_t file_bytes(const char *path, const char *more)
@@ -409,7 +398,7 @@ static enum status reader_open(struct store_reader **out, struct store *store, s
         return STATUS_NO_MEMORY;
     r->reader.driver = store->driver;
     r->store = s;
-    int rc = connection_open(&r->connection, s, false);
+    int rc = connection_open(&r->connection, s, CONNECTION_READ);
     if (rc == SQLITE_OK) {
         *out = &r->reader;
         return STATUS_OK;
@@ -432,7 +421,7 @@ static void reader_run(struct store_reader *reader, struct store_op *op)
     for (int tries = 0; rc == SQLITE_BUSY && tries < READ_TRIES; tries++) {
         uint64_t epoch = 0, after = 0;
         store_op_reset(op);
-        rc = r->connection.db ? SQLITE_OK : connection_open(&r->connection, s, false);
+        rc = r->connection.db ? SQLITE_OK : connection_open(&r->connection, s, CONNECTION_READ);
         if (rc == SQLITE_OK && !s->read_only && !tail_epoch(&s->tail, &epoch))
             rc = SQLITE_BUSY;
         if (rc == SQLITE_OK)
@@ -471,6 +460,7 @@ static void reader_free(struct store_reader *reader)
 static void sqlite_store_close(struct store *store)
 {
     struct sqlite_store *s = (struct sqlite_store *)store;
+    checkpoint_end(s);
     forget(s);
     if (s->writer.db)
         connection_close(&s->writer);
@@ -478,6 +468,8 @@ static void sqlite_store_close(struct store *store)
         close(s->lock); /* ends the flock; the file stays, since removing it would race with the next owner */
     tail_fini(&s->tail);
     pthread_mutex_destroy(&s->unresolved_lock);
+    pthread_mutex_destroy(&s->checkpointer.lock);
+    pthread_cond_destroy(&s->checkpointer.changed);
     free(s->path);
     free(s->owner);
     free(s->vfs);
@@ -575,6 +567,8 @@ enum status sqlite_store_open(struct store **out, const char *rest, const struct
     s->store.driver = &sqlite_driver;
     s->lock = -1;
     pthread_mutex_init(&s->unresolved_lock, NULL);
+    pthread_mutex_init(&s->checkpointer.lock, NULL);
+    pthread_cond_init(&s->checkpointer.changed, NULL);
     bool told = settings->tail_entries && settings->tail_entries < TAIL_ENTRIES;
     tail_init(&s->tail, told ? (uint32_t)settings->tail_entries : TAIL_ENTRIES);
     s->now_ms = settings->now_ms ? settings->now_ms : clock_ms;
@@ -589,7 +583,7 @@ enum status sqlite_store_open(struct store **out, const char *rest, const struct
     status = s->read_only || s->vfs ? STATUS_OK : lock_take(s, error);
     if (status != STATUS_OK)
         goto done;
-    int rc = connection_open(&s->writer, s, true);
+    int rc = connection_open(&s->writer, s, CONNECTION_WRITE);
     if (rc == SQLITE_OK)
         rc =
             sqlite_schema_migrate(s->writer.db, s->path, s->read_only, s->now_ms(s->context), &status, error);
@@ -601,6 +595,7 @@ enum status sqlite_store_open(struct store **out, const char *rest, const struct
         status = sqlite_words(error, s->path, rc, s->writer.db);
     if (status == STATUS_OK) {
         publish(s);
+        checkpoint_begin(s);
         *out = &s->store;
         return STATUS_OK;
     }

@@ -9,6 +9,7 @@
  *   sqlite_write.c      the operations that write        sqlite_read.c   those that read
  *   sqlite_identity.c   digests to rows: the table, and the newest in memory (tail.c)
  *   sqlite_purge.c      lives, and what is removed at their end
+ *   sqlite_checkpoint.c the log into the file, beside the work
  *   sqlite_words.c      errors in sentences with a remedy
  *   unresolved.c        the unresolved calls by fingerprint, in memory
  */
@@ -28,9 +29,12 @@
 #define SQLITE_PAGE_BYTES       4096
 #define SQLITE_CACHE_KIB        32768 /* of the writer; readers have SQLITE_READER_CACHE_KIB each */
 #define SQLITE_READER_CACHE_KIB 2048
-#define SQLITE_BUSY_MS          2000 /* how long a batch waits for a foreign lock, e.g. of a shell */
-#define SQLITE_WAL_IDLE_PAGES   512  /* when idle, a shorter log is not worth a checkpoint */
-#define SQLITE_WAL_PAGES        8192 /* a longer log is checkpointed between two batches, whatever waits */
+#define SQLITE_BUSY_MS          2000         /* how long a batch waits for a foreign lock, e.g. of a shell */
+#define SQLITE_WAL_IDLE_PAGES   256          /* when idle, a shorter log is not worth a checkpoint */
+#define SQLITE_WAL_PAGES        2048         /* a longer log is moved into the file while work goes on */
+#define SQLITE_WAL_PAGES_MAX    65536        /* at this length the writer waits for it */
+#define SQLITE_WAL_REST_PAGES   64           /* so few are left to the writer */
+#define SQLITE_WAL_PASSES       8            /* passes of one checkpoint at most */
 #define SQLITE_WAL_KEPT_BYTES   (64LL << 20) /* a log that once grew beyond this is cut back to it */
 #define SQLITE_GROW_BYTES       (1 << 20)    /* the file grows in such steps */
 #define SQLITE_BLOCK_ROWS       256          /* ids of one block; purging looks at rows block by block */
@@ -57,6 +61,16 @@ struct due_note {
     int64_t minute, block;
 };
 
+/* The thread that moves the log into the file. */
+struct checkpointer {
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    int state;           /* under the lock */
+    bool stop;           /* the same */
+    bool started, asked; /* the writer's own */
+};
+
 struct sqlite_store {
     struct store store;
     char *path, *owner, *vfs;
@@ -77,6 +91,7 @@ struct sqlite_store {
     size_t foreign_count, foreign_next;
     struct due_note noted[SQLITE_DUE_NOTES];
 
+    struct checkpointer checkpointer;
     int64_t now;       /* of this batch */
     int64_t wal_pages; /* in the log as of the last commit */
     int64_t wal_moved; /* of them, moved into the file */
@@ -84,7 +99,8 @@ struct sqlite_store {
 };
 
 /* sqlite_connection.c */
-int connection_open(struct connection *c, const struct sqlite_store *s, bool write);
+enum connection_use { CONNECTION_READ, CONNECTION_WRITE, CONNECTION_CHECKPOINT };
+int connection_open(struct connection *c, const struct sqlite_store *s, enum connection_use use);
 void connection_close(struct connection *c);
 /* A kept statement, ready to be bound; NULL when it cannot be prepared (the connection has the error). */
 sqlite3_stmt *connection_statement(struct connection *c, enum statement which);
@@ -156,6 +172,11 @@ int due_note(struct sqlite_store *s, const struct call_row *row);
 int sqlite_purge(struct sqlite_store *s, struct store_op *op);
 /* Writes covers_since_ms, and refuse_before_ms raised to it. */
 int covers_since_write(struct sqlite_store *s);
+
+/* sqlite_checkpoint.c: the thread, and the writer's look at the log after a batch or when nothing waits. */
+void checkpoint_begin(struct sqlite_store *s);
+void checkpoint_look(struct sqlite_store *s, bool idle);
+void checkpoint_end(struct sqlite_store *s);
 
 /* sqlite_words.c: a sentence for a file that cannot be opened or used. */
 enum status sqlite_words(struct buffer *error, const char *path, int rc, sqlite3 *db);

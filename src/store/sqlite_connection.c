@@ -58,13 +58,16 @@ static const char setup_write[] =
                                                      "PRAGMA secure_delete = FAST;"
                                                      "PRAGMA temp_store = MEMORY;"
                                                      "PRAGMA cache_size = -" TEXT_OF(SQLITE_CACHE_KIB);
+/* It copies pages without its cache. FULL, as the writer: the log is synced before the file is changed. */
+static const char setup_checkpoint[] = "PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 0;"
+                                       "PRAGMA cache_size = 8";
 static const char setup_read[] = "PRAGMA query_only = ON;"
                                  "PRAGMA cache_size = -" TEXT_OF(SQLITE_READER_CACHE_KIB);
 
-int connection_open(struct connection *c, const struct sqlite_store *s, bool write)
+int connection_open(struct connection *c, const struct sqlite_store *s, enum connection_use use)
 {
     int flags = SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE;
-    write = write && !s->read_only;
+    bool write = use == CONNECTION_WRITE && !s->read_only;
     flags |= s->read_only ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE;
     if (write)
         flags |= SQLITE_OPEN_CREATE;
@@ -72,7 +75,11 @@ int connection_open(struct connection *c, const struct sqlite_store *s, bool wri
     if (rc == SQLITE_OK)
         rc = sqlite3_busy_timeout(c->db, SQLITE_BUSY_MS);
     if (rc == SQLITE_OK)
-        rc = sqlite3_exec(c->db, write ? setup_write : setup_read, NULL, NULL, NULL);
+        rc = sqlite3_exec(c->db,
+                          write                          ? setup_write
+                          : use == CONNECTION_CHECKPOINT ? setup_checkpoint
+                                                         : setup_read,
+                          NULL, NULL, NULL);
     if (rc == SQLITE_OK && write) {
         int grow = SQLITE_GROW_BYTES;
         sqlite3_file_control(c->db, NULL, SQLITE_FCNTL_CHUNK_SIZE, &grow);
