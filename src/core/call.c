@@ -8,7 +8,8 @@
 
 const char *call_phase_text(enum call_phase phase)
 {
-    static const char *const texts[] = {"idle", "sending", "asking", "wait_ask", "wait_send", "fencing", "ended"};
+    static const char *const texts[] = {"idle",      "sending", "asking", "wait_ask",
+                                        "wait_send", "fencing", "ended"};
     return texts[phase];
 }
 
@@ -34,13 +35,14 @@ bool call_invariant(const struct call *call)
         return false;
     if (call->end_state == STATE_FAILED && !call->end_final && call->any_failed)
         return false;
-    return call->end_state == STATE_SUCCESS || call->end_state == STATE_FAILED || call->end_state == STATE_UNKNOWN;
+    return call->end_state == STATE_SUCCESS || call->end_state == STATE_FAILED ||
+           call->end_state == STATE_UNKNOWN;
 }
 
 /* ---- endings ------------------------------------------------------------------------------------------------ */
 
-static void end(struct call *call, struct call_effect *fx, enum call_state state, bool final, enum reason reason,
-                enum next_action next)
+static void end(struct call *call, struct call_effect *fx, enum call_state state, bool final,
+                enum reason reason, enum next_action next)
 {
     call->phase = CALL_ENDED;
     call->end_state = state;
@@ -62,7 +64,8 @@ static void end_success(struct call *call, struct call_effect *fx, enum reason r
 static void end_as_joined(struct call *call, struct call_effect *fx, enum reason why)
 {
     if (call->maybe_ran) {
-        end(call, fx, STATE_UNKNOWN, false, call->pending ? REASON_ACCEPTED : REASON_ATTEMPT, NEXT_QUERY_RECEIPT);
+        end(call, fx, STATE_UNKNOWN, false, call->pending ? REASON_ACCEPTED : REASON_ATTEMPT,
+            NEXT_QUERY_RECEIPT);
     } else if (call->any_failed) {
         end(call, fx, STATE_FAILED, true, REASON_CALLEE_FAILED, NEXT_NONE);
     } else {
@@ -124,7 +127,8 @@ static void ask_now(struct call *call, const struct call_event *ev, struct call_
     fx->timeout_ms = timeout;
 }
 
-static void wait_until(struct call *call, struct call_effect *fx, enum call_phase phase, int64_t now, int64_t until)
+static void wait_until(struct call *call, struct call_effect *fx, enum call_phase phase, int64_t now,
+                       int64_t until)
 {
     call->phase = phase;
     call->wait_began_ms = now;
@@ -311,7 +315,8 @@ static void on_attempt(struct call *call, const struct call_event *ev, struct ca
         end_as_joined(call, fx, why_no_more(call));
     } else if ((ev->status == 429 || ev->status == 503) && call->policy.has_receipts) {
         /* Ask first, but not where the answer could not lead to an attempt in time: say at once when to come back. */
-        if (!deadline_fits(call->deadline_ms, call->not_before_ms > ev->now_ms ? call->not_before_ms : ev->now_ms,
+        if (!deadline_fits(call->deadline_ms,
+                           call->not_before_ms > ev->now_ms ? call->not_before_ms : ev->now_ms,
                            DEADLINE_ATTEMPT_MIN_MS)) {
             fx->retry_in_ms = call->not_before_ms - ev->now_ms;
             end_as_joined(call, fx, REASON_DEADLINE);

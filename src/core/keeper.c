@@ -5,8 +5,9 @@
 
 const char *keeper_verb_text(enum keeper_verb verb)
 {
-    static const char *const texts[] = {"claim",  "take",           "resume",     "replay",        "attach",
-                                        "join-call", "join-operation", "ask-holder", "compare-again", "refuse"};
+    static const char *const texts[] = {"claim",         "take",      "resume",         "replay",
+                                        "attach",        "join-call", "join-operation", "ask-holder",
+                                        "compare-again", "refuse"};
     return texts[verb];
 }
 
@@ -26,7 +27,8 @@ static bool other_credential(const struct arrival *a, const struct call_row *row
 /* True when the fingerprints were made under one rule and can be compared; else the verdict says under which. */
 static bool comparable(const struct arrival *a, const struct call_row *row, struct verdict *v)
 {
-    if (a->fingerprint_version == row->fingerprint_version && slice_equal(a->fingerprint_rules, row->fingerprint_rules))
+    if (a->fingerprint_version == row->fingerprint_version &&
+        slice_equal(a->fingerprint_rules, row->fingerprint_rules))
         return true;
     v->verb = KEEPER_COMPARE_AGAIN;
     v->compare_version = row->fingerprint_version;
@@ -44,7 +46,8 @@ static bool known_call(const struct arrival *a, const struct rows *rows, struct 
     }
     if (row->has_fingerprint) {
         /* Another key, another route, or another request under the same callId: somebody swapped something. */
-        if (a->has_key != row->has_key || (a->has_key && !digest_equal(&a->operation, &row->operation_digest)) ||
+        if (a->has_key != row->has_key ||
+            (a->has_key && !digest_equal(&a->operation, &row->operation_digest)) ||
             !slice_equal(a->scope, row->scope)) {
             refuse(v, PROBLEM_CALL_ID_REUSED);
             return true;

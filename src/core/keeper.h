@@ -29,14 +29,14 @@
 #include "core/receipt.h"
 
 enum keeper_verb {
-    KEEPER_CLAIM,         /* insert the call and take the slot, then send */
-    KEEPER_TAKE,          /* compare-and-set: this call (its row, or a new one) takes a slot that is free again, then send */
-    KEEPER_RESUME,        /* compare-and-set: this call was UNKNOWN; ask its receipt, then go on by core/call */
-    KEEPER_REPLAY,        /* answer from rows->call */
-    KEEPER_ATTACH,        /* write this call down as sharing the holder's effect, then replay */
-    KEEPER_JOIN_CALL,     /* wait for rows->call to end */
+    KEEPER_CLAIM, /* insert the call and take the slot, then send */
+    KEEPER_TAKE, /* compare-and-set: this call (its row, or a new one) takes a slot that is free again, then send */
+    KEEPER_RESUME,    /* compare-and-set: this call was UNKNOWN; ask its receipt, then go on by core/call */
+    KEEPER_REPLAY,    /* answer from rows->call */
+    KEEPER_ATTACH,    /* write this call down as sharing the holder's effect, then replay */
+    KEEPER_JOIN_CALL, /* wait for rows->call to end */
     KEEPER_JOIN_OPERATION, /* wait for rows->holder to end */
-    KEEPER_ASK_HOLDER,    /* the holder is UNKNOWN: ask its receipt, settle it, decide again; never claim */
+    KEEPER_ASK_HOLDER,     /* the holder is UNKNOWN: ask its receipt, settle it, decide again; never claim */
     KEEPER_COMPARE_AGAIN, /* make the fingerprint under compare_version and compare_rules, and decide again */
     KEEPER_REFUSE,        /* answer `problem` */
 };
@@ -51,18 +51,18 @@ struct arrival {
     struct digest32 fingerprint;
     int fingerprint_version;
     struct slice fingerprint_rules;
-    bool call_id_made;     /* by us: then it cannot be known */
-    int64_t id_time_ms;    /* the time inside the callId, or 0 */
+    bool call_id_made;  /* by us: then it cannot be known */
+    int64_t id_time_ms; /* the time inside the callId, or 0 */
     bool block_suspects;
-    bool holder_asked;     /* the holder's receipt was asked for this arrival and left it UNKNOWN */
+    bool holder_asked; /* the holder's receipt was asked for this arrival and left it UNKNOWN */
 };
 
 struct verdict {
     enum keeper_verb verb;
-    enum problem problem;  /* REFUSE */
-    int compare_version;   /* COMPARE_AGAIN; borrowed from the rows */
+    enum problem problem; /* REFUSE */
+    int compare_version;  /* COMPARE_AGAIN; borrowed from the rows */
     struct slice compare_rules;
-    struct slice suspect;  /* CLAIM: the callId of an unresolved call with the same fingerprint, or empty */
+    struct slice suspect; /* CLAIM: the callId of an unresolved call with the same fingerprint, or empty */
 };
 
 /* Decides. `rows` are what the store knows now. */

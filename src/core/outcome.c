@@ -76,7 +76,8 @@ static enum outcome classify_answer(const struct evidence *e, const struct outco
     if (status >= 400 && status <= 499)
         return OUTCOME_REJECTED;
     if (status >= 500 && status <= 599 && rules->server_error_failed) {
-        bool intermediary = status == 502 || status == 503 || status == 504 || (status >= 520 && status <= 529);
+        bool intermediary =
+            status == 502 || status == 503 || status == 504 || (status >= 520 && status <= 529);
         return intermediary ? OUTCOME_UNKNOWN : OUTCOME_FAILED;
     }
     return OUTCOME_UNKNOWN;
@@ -186,7 +187,8 @@ void evidence_sentence(struct buffer *out, const struct evidence *e)
         buffer_format(out, " %s", how_far(e));
         break;
     case EVIDENCE_RESET:
-        buffer_format(out, "the connection was reset %s%s", how_far(e), e->reply_bytes ? ", within the reply" : "");
+        buffer_format(out, "the connection was reset %s%s", how_far(e),
+                      e->reply_bytes ? ", within the reply" : "");
         break;
     case EVIDENCE_EOF:
         buffer_format(out, "the connection was closed %s%s", how_far(e),

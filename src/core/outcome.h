@@ -31,41 +31,41 @@ enum outcome outcome_parse_json(struct slice text);
 
 /* How an attempt ended on the wire, whatever the transport. */
 enum evidence_end {
-    EVIDENCE_ANSWER,              /* a complete answer with a status */
-    EVIDENCE_NAME,                /* name not found */
-    EVIDENCE_REFUSED,             /* connection refused */
-    EVIDENCE_CONNECT_TIMEOUT,     /* no connection in time */
-    EVIDENCE_TLS,                 /* TLS failed before our first byte */
-    EVIDENCE_TLS_CERTIFICATE,     /* the certificate is bad; before our first byte */
-    EVIDENCE_REFUSED_STREAM,      /* HTTP/2 REFUSED_STREAM (RFC 9113 section 8.7) */
-    EVIDENCE_TIMEOUT,             /* no complete answer in time */
+    EVIDENCE_ANSWER,          /* a complete answer with a status */
+    EVIDENCE_NAME,            /* name not found */
+    EVIDENCE_REFUSED,         /* connection refused */
+    EVIDENCE_CONNECT_TIMEOUT, /* no connection in time */
+    EVIDENCE_TLS,             /* TLS failed before our first byte */
+    EVIDENCE_TLS_CERTIFICATE, /* the certificate is bad; before our first byte */
+    EVIDENCE_REFUSED_STREAM,  /* HTTP/2 REFUSED_STREAM (RFC 9113 section 8.7) */
+    EVIDENCE_TIMEOUT,         /* no complete answer in time */
     EVIDENCE_RESET,
-    EVIDENCE_EOF,                 /* end of stream before the answer was complete */
+    EVIDENCE_EOF, /* end of stream before the answer was complete */
     EVIDENCE_MALFORMED,
-    EVIDENCE_ABORTED,             /* we gave the attempt up */
-    EVIDENCE_OWN_REFUSAL,         /* breaker, budget, queue: nothing was put on a wire */
-    EVIDENCE_LOST,                /* the process that worked on it stopped; nothing more is known */
+    EVIDENCE_ABORTED,     /* we gave the attempt up */
+    EVIDENCE_OWN_REFUSAL, /* breaker, budget, queue: nothing was put on a wire */
+    EVIDENCE_LOST,        /* the process that worked on it stopped; nothing more is known */
 };
 
 struct evidence {
     enum evidence_end end;
-    uint64_t bytes_sent;      /* of the request, that left; 0 proves that nothing did */
-    uint64_t body_sent;       /* of them, body bytes */
+    uint64_t bytes_sent; /* of the request, that left; 0 proves that nothing did */
+    uint64_t body_sent;  /* of them, body bytes */
     uint64_t body_total;
     bool request_complete;
-    bool waited_continue;     /* the body was held back for a 100 (RFC 9110 section 10.1.1) */
+    bool waited_continue; /* the body was held back for a 100 (RFC 9110 section 10.1.1) */
     bool got_continue;
     uint64_t reply_bytes;
     bool head_complete;
-    int status;               /* of a complete head, else 0 */
-    bool status_is_ours;      /* the answer is a problem of a samekey below ("urn:samekey:") */
-    bool has_callee_outcome;  /* the answer bears a Call-Outcome that is one of ours */
+    int status;              /* of a complete head, else 0 */
+    bool status_is_ours;     /* the answer is a problem of a samekey below ("urn:samekey:") */
+    bool has_callee_outcome; /* the answer bears a Call-Outcome that is one of ours */
     enum outcome callee_outcome;
-    bool other_call_id;       /* the answer echoes another callId than the one sent */
-    int success_when;         /* the route's success_when on this answer: 1 holds, 0 does not, -1 not set */
-    int64_t took_ms;          /* from the attempt's start to its end */
-    int64_t timeout_ms;       /* the time it had */
-    const char *detail;       /* words from the transport, or NULL */
+    bool other_call_id; /* the answer echoes another callId than the one sent */
+    int success_when;   /* the route's success_when on this answer: 1 holds, 0 does not, -1 not set */
+    int64_t took_ms;    /* from the attempt's start to its end */
+    int64_t timeout_ms; /* the time it had */
+    const char *detail; /* words from the transport, or NULL */
 };
 
 /* A route's choices. */

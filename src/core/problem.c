@@ -46,8 +46,8 @@ int problem_answer_status(enum problem problem, const struct problem_facts *fact
 
 void problem_document(struct buffer *out, enum problem problem, const struct problem_facts *f)
 {
-    buffer_format(out, "{\"type\":\"urn:samekey:%s\",\"title\":\"%s\",\"status\":%d,\"detail\":", table[problem].slug,
-                  table[problem].title, problem_answer_status(problem, f));
+    buffer_format(out, "{\"type\":\"urn:samekey:%s\",\"title\":\"%s\",\"status\":%d,\"detail\":",
+                  table[problem].slug, table[problem].title, problem_answer_status(problem, f));
     json_text(out, f->detail.len ? f->detail : slice_text(table[problem].title));
     buffer_text(out, ",\"call_id\":");
     json_text_or_null(out, f->call_id);

@@ -26,12 +26,12 @@ bool problem_about_other(enum problem problem);
 struct problem_facts {
     struct slice detail;
     struct slice call_id, original_call_id;
-    enum call_state state;   /* of the call, as far as it may be told */
+    enum call_state state; /* of the call, as far as it may be told */
     bool safe_new_key;
     enum next_action next;
-    int64_t retry_after_s;   /* -1: none */
-    bool with_receipt;       /* link the receipt of call_id */
-    bool waited;             /* the asker waited for this ending */
+    int64_t retry_after_s; /* -1: none */
+    bool with_receipt;     /* link the receipt of call_id */
+    bool waited;           /* the asker waited for this ending */
 };
 
 /* The status of this problem with these facts. */

@@ -87,14 +87,14 @@ const char *proof_text(enum proof proof)
 
 const char *next_action_text(enum next_action action)
 {
-    static const char *const texts[] = {"none", "wait", "query_receipt", "retry_same_call", "fix_request",
-                                        "ask_operator"};
+    static const char *const texts[] = {"none",        "wait",        "query_receipt", "retry_same_call",
+                                        "fix_request", "ask_operator"};
     return texts[action];
 }
 
 const char *receipt_answer_text(enum receipt_answer answer)
 {
-    static const char *const texts[] = {"query_failed", "not_received", "running",     "success",
+    static const char *const texts[] = {"query_failed", "not_received", "running", "success",
                                         "failed",       "failed_open",  "unknown"};
     return texts[answer];
 }
@@ -240,7 +240,7 @@ void receipt_standing(const struct rows *rows, struct standing *out)
         out->next_action = NEXT_NONE;
         break;
     case STATE_FAILED:
-        out->next_action = !row->final ? NEXT_RETRY_SAME_CALL
+        out->next_action = !row->final                      ? NEXT_RETRY_SAME_CALL
                            : row->reason == REASON_REJECTED ? NEXT_FIX_REQUEST
                                                             : NEXT_NONE;
         /* Over the whole operation: a fence without a key knows of no operation, and promises nothing. */
@@ -317,8 +317,8 @@ static void result_document(struct buffer *out, const struct call_row *row)
     buffer_format(out, ",\"body_encoding\":\"%s\"}", text ? "utf8" : "base64");
 }
 
-static void write_document(struct buffer *out, const struct rows *rows, const struct standing *said, enum reason reason,
-                           struct slice call_id)
+static void write_document(struct buffer *out, const struct rows *rows, const struct standing *said,
+                           enum reason reason, struct slice call_id)
 {
     const struct call_row *row = &rows->call;
     struct standing standing = *said;
@@ -375,7 +375,8 @@ void receipt_document(struct buffer *out, const struct rows *rows, struct slice 
     write_document(out, rows, &standing, rows->call.id ? rows->call.reason : REASON_NONE, call_id);
 }
 
-void receipt_unknown_document(struct buffer *out, struct slice call_id, enum reason reason, int64_t covers_since_ms)
+void receipt_unknown_document(struct buffer *out, struct slice call_id, enum reason reason,
+                              int64_t covers_since_ms)
 {
     struct rows none = {.covers_since_ms = covers_since_ms};
     struct standing standing = {.state = STATE_UNKNOWN,
@@ -472,11 +473,12 @@ static bool id_fits(json_t *id, struct slice call_id, bool absent)
 {
     if (!id)
         return absent;
-    return json_is_string(id) && slice_equal(slice_of(json_string_value(id), json_string_length(id)), call_id);
+    return json_is_string(id) &&
+           slice_equal(slice_of(json_string_value(id), json_string_length(id)), call_id);
 }
 
-static void read_state(struct receipt_reading *out, json_t *root, struct slice call_id, int64_t first_attempt_ms,
-                       struct slice map)
+static void read_state(struct receipt_reading *out, json_t *root, struct slice call_id,
+                       int64_t first_attempt_ms, struct slice map)
 {
     json_t *state = json_object_get(root, "state");
     /* Either spelling names the call; where both are there, both must. */
@@ -504,8 +506,8 @@ static void read_state(struct receipt_reading *out, json_t *root, struct slice c
         if (since && !json_is_null(since)) {
             int64_t since_ms = INT64_MAX;
             if (!json_is_string(since) ||
-                civil_parse_rfc3339(slice_of(json_string_value(since), json_string_length(since)), &since_ms) !=
-                    STATUS_OK ||
+                civil_parse_rfc3339(slice_of(json_string_value(since), json_string_length(since)),
+                                    &since_ms) != STATUS_OK ||
                 since_ms > first_attempt_ms) {
                 disbelieve(out, "NOT_RECEIVED, but its records begin after our first attempt");
                 return;
@@ -540,7 +542,8 @@ void receipt_read(struct receipt_reading *out, int http_status, struct slice bod
         disbelieve(out, "no complete answer");
         return;
     }
-    json_t *root = json_loadb(body.data ? body.data : "", body.len, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, NULL);
+    json_t *root =
+        json_loadb(body.data ? body.data : "", body.len, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, NULL);
     if (!json_is_object(root))
         disbelieve(out, "the answer is not a JSON object");
     else

@@ -59,11 +59,11 @@ const char *proof_text(enum proof proof);
 
 /* One time the request was put on a wire. */
 struct attempt {
-    int n;                 /* from 1 */
-    int64_t started_ms;    /* unix ms */
-    int64_t ended_ms;      /* unix ms; 0: it runs */
-    enum outcome outcome;  /* OUTCOME_NONE while it runs */
-    int status;            /* HTTP status, or 0 */
+    int n;                /* from 1 */
+    int64_t started_ms;   /* unix ms */
+    int64_t ended_ms;     /* unix ms; 0: it runs */
+    enum outcome outcome; /* OUTCOME_NONE while it runs */
+    int status;           /* HTTP status, or 0 */
     uint64_t sent_bytes;
     int64_t wait_before_ms;
     struct slice evidence; /* words for a person */
@@ -101,11 +101,11 @@ struct call_row {
     int64_t fence;      /* fencing number, rises with every owner */
     int64_t lease_end_ms;
 
-    int attempt_count;      /* attempts begun */
-    struct slice attempts;  /* attempts_encode(), of those that ended */
-    bool maybe_ran;         /* the join rule: an attempt was unknown or pending and nothing settled it since */
+    int attempt_count;     /* attempts begun */
+    struct slice attempts; /* attempts_encode(), of those that ended */
+    bool maybe_ran;        /* the join rule: an attempt was unknown or pending and nothing settled it since */
 
-    bool has_result;        /* an answer to replay */
+    bool has_result; /* an answer to replay */
     int result_status;
     struct slice result_headers; /* complete lines, each ended by CRLF */
     struct slice result_body;
@@ -116,30 +116,38 @@ struct call_row {
     struct slice reverses, reversed_by;
 
     int64_t created_ms, updated_ms, ended_ms;
-    int64_t window_ms;            /* the instant that time windows of a key template use */
-    int64_t first_attempt_ms;     /* 0: nothing was sent yet */
+    int64_t window_ms;        /* the instant that time windows of a key template use */
+    int64_t first_attempt_ms; /* 0: nothing was sent yet */
     int64_t result_expires_ms, key_expires_ms, tombstone_expires_ms; /* set at the ending; INT64_MAX: never */
 };
 
 /* What the store knows about an arriving request, or about a callId that is asked for. */
 struct rows {
-    struct call_row call;    /* of this callId; id 0: none */
-    struct call_row holder;  /* who holds the key's one slot; id 0: free. May be the same row as `call`. */
-    struct call_row suspect; /* an unresolved call with the same fingerprint, other callId and key; id 0: none */
-    int64_t now_ms;          /* the store's clock */
+    struct call_row call;   /* of this callId; id 0: none */
+    struct call_row holder; /* who holds the key's one slot; id 0: free. May be the same row as `call`. */
+    struct call_row
+        suspect;    /* an unresolved call with the same fingerprint, other callId and key; id 0: none */
+    int64_t now_ms; /* the store's clock */
     int64_t covers_since_ms; /* everything younger than this is known to the store */
 };
 
 /* What to do next, for the caller (CONTRACT section 4). */
-enum next_action { NEXT_NONE, NEXT_WAIT, NEXT_QUERY_RECEIPT, NEXT_RETRY_SAME_CALL, NEXT_FIX_REQUEST, NEXT_ASK_OPERATOR };
+enum next_action {
+    NEXT_NONE,
+    NEXT_WAIT,
+    NEXT_QUERY_RECEIPT,
+    NEXT_RETRY_SAME_CALL,
+    NEXT_FIX_REQUEST,
+    NEXT_ASK_OPERATOR
+};
 const char *next_action_text(enum next_action action);
 
 /* What may be said about a call in these rows: worked out when read, never stored. */
 struct standing {
     enum call_state state;
     bool final;
-    int received;  /* 1, 0, or -1: not known */
-    int executed;  /* the same; on a shared result it speaks of the operation */
+    int received; /* 1, 0, or -1: not known */
+    int executed; /* the same; on a shared result it speaks of the operation */
     bool safe_new_key;
     enum next_action next_action;
 };
@@ -150,7 +158,8 @@ void receipt_standing(const struct rows *rows, struct standing *out);
 void receipt_document(struct buffer *out, const struct rows *rows, struct slice call_id);
 
 /* Appends a document that says UNKNOWN for `reason`: beyond-retention, store-unavailable, not-guarded. */
-void receipt_unknown_document(struct buffer *out, struct slice call_id, enum reason reason, int64_t covers_since_ms);
+void receipt_unknown_document(struct buffer *out, struct slice call_id, enum reason reason,
+                              int64_t covers_since_ms);
 
 /* An answer of somebody's receipt endpoint, judged (CONTRACT section 3, "Ask first"). */
 enum receipt_answer {

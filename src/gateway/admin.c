@@ -27,8 +27,10 @@ static void answer_text(struct request *request, int status, const char *type, s
 
 static void refuse(struct shard *shard, struct request *request, enum problem problem, const char *detail)
 {
-    struct problem_facts facts = {
-        .detail = slice_text(detail), .state = STATE_NOT_RECEIVED, .next = NEXT_FIX_REQUEST, .retry_after_s = -1};
+    struct problem_facts facts = {.detail = slice_text(detail),
+                                  .state = STATE_NOT_RECEIVED,
+                                  .next = NEXT_FIX_REQUEST,
+                                  .retry_after_s = -1};
     struct answer_facts own = {0};
     metrics_add(shard->counts, METRIC_refusals, 0, (size_t)problem, 1);
     problem_answer(request, problem, &facts, &own);
@@ -59,13 +61,15 @@ static void on_head(void *context, struct request *request)
     }
     if (slice_is(head->path, "/readyz") && reads) {
         bool ready = gateway_ready(shard->gateway);
-        answer_text(request, ready ? 200 : 503, "text/plain; charset=utf-8", slice_text(ready ? "ready\n" : "not ready\n"));
+        answer_text(request, ready ? 200 : 503, "text/plain; charset=utf-8",
+                    slice_text(ready ? "ready\n" : "not ready\n"));
         return;
     }
     if (!token_fits(shard, head)) {
         log_event(shard->log, LOG_LEVEL_WARNING, clock_wall_ms(), slice_of("", 0), "admin_token_refused",
                   LOG_TEXT("peer", request_peer(request)), LOG_TEXT("path", head->path));
-        refuse(shard, request, PROBLEM_UNAUTHORIZED, "send Authorization: Bearer with the token of admin_token_file");
+        refuse(shard, request, PROBLEM_UNAUTHORIZED,
+               "send Authorization: Bearer with the token of admin_token_file");
         return;
     }
     if (slice_is(head->path, "/metrics") && reads) {
@@ -85,7 +89,8 @@ static void on_head(void *context, struct request *request)
                                "/metrics /healthz /readyz /v1/calls/CALLID\n"));
         return;
     }
-    refuse(shard, request, PROBLEM_NO_ROUTE, "the admin listener knows /metrics, /healthz, /readyz and /v1/calls/CALLID");
+    refuse(shard, request, PROBLEM_NO_ROUTE,
+           "the admin listener knows /metrics, /healthz, /readyz and /v1/calls/CALLID");
 }
 
 const struct server_handlers admin_handlers = {on_head,     guest_body,     guest_body_end,

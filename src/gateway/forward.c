@@ -14,10 +14,11 @@ static bool named(struct slice name, const char *const *list, size_t count)
 
 static bool left_out(const struct headers *all, const struct header *h, bool identity)
 {
-    static const char *const always[] = {"Host", "Content-Length", "Expect", "Forwarded", "X-Call-Not-Before",
-                                         "X-Call-Notify"};
-    static const char *const written[] = {"X-Call-Id",     "Idempotency-Key",  "X-Call-Attempt",   "X-Call-Fence",
-                                          "X-Call-Id-Source", "X-Call-Budget-Ms", "traceparent"};
+    static const char *const always[] = {"Host",      "Content-Length",    "Expect",
+                                         "Forwarded", "X-Call-Not-Before", "X-Call-Notify"};
+    static const char *const written[] = {"X-Call-Id",    "Idempotency-Key",  "X-Call-Attempt",
+                                          "X-Call-Fence", "X-Call-Id-Source", "X-Call-Budget-Ms",
+                                          "traceparent"};
     if (named(h->name, always, sizeof always / sizeof *always))
         return true;
     if (identity && named(h->name, written, sizeof written / sizeof *written))

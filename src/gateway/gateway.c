@@ -18,12 +18,12 @@
 
 enum { EXIT_OK = 0, EXIT_UNAVAILABLE = 69, EXIT_CONFIGURATION = 78 };
 
-#define SHARDS_MAX           256
-#define DRAIN_LOOK_MS        20          /* how often a draining shard looks whether it is empty */
-#define PIPELINE_BYTES_MAX   (64u << 10) /* bytes that wait behind a running request */
-#define WRITE_BUFFER_HIGH    (256u << 10)
-#define STORE_READERS        1
-#define LOG_LAST_WAIT_MS     2000
+#define SHARDS_MAX         256
+#define DRAIN_LOOK_MS      20          /* how often a draining shard looks whether it is empty */
+#define PIPELINE_BYTES_MAX (64u << 10) /* bytes that wait behind a running request */
+#define WRITE_BUFFER_HIGH  (256u << 10)
+#define STORE_READERS      1
+#define LOG_LAST_WAIT_MS   2000
 
 /* A word from home to a shard. */
 struct order {
@@ -73,7 +73,8 @@ bool gateway_ready(const struct gateway *g)
 
 static void say(struct gateway *g, enum log_level level, const char *event, const char *detail)
 {
-    log_event(g->home->shard.log, level, clock_wall_ms(), slice_of("", 0), event, LOG_STRING("detail", detail));
+    log_event(g->home->shard.log, level, clock_wall_ms(), slice_of("", 0), event,
+              LOG_STRING("detail", detail));
 }
 
 /* ---- shards ------------------------------------------------------------------------------------------------- */
@@ -97,7 +98,8 @@ static enum status shard_start(struct gateway *g, struct thread *t, size_t index
     if (status == STATUS_OK)
         status = fingerprinter_init(&shard->print);
     if (status == STATUS_OK)
-        status = cache_new(&shard->cache, (size_t)g->setup->settings->memory_bytes_max / (g->count ? g->count : 1));
+        status = cache_new(&shard->cache,
+                           (size_t)g->setup->settings->memory_bytes_max / (g->count ? g->count : 1));
     if (status == STATUS_OK)
         status = log_open(&shard->log, g->log_writer, g->setup->settings->log_level);
     if (status == STATUS_OK)
@@ -155,8 +157,8 @@ static bool shard_listen(struct gateway *g, struct shard *shard, struct buffer *
         const char *address = listen->items[i];
         if (strncmp(address, "unix:", 5) == 0 && shard->index != 0)
             continue;
-        if (net_server_new(&shard->servers[shard->server_count], shard->loop, address, true, &limits, &shard_handlers,
-                           shard, error) != STATUS_OK)
+        if (net_server_new(&shard->servers[shard->server_count], shard->loop, address, true, &limits,
+                           &shard_handlers, shard, error) != STATUS_OK)
             return false;
         shard->server_count++;
     }
@@ -260,7 +262,8 @@ static void on_drain_over(struct net_timer *timer)
 {
     struct gateway *g = LIST_ENTRY(timer, struct gateway, drain_timer);
     g->abandoned = true;
-    say(g, LOG_LEVEL_WARNING, "drain_over", "calls were still running; their receipts will be asked at the next start");
+    say(g, LOG_LEVEL_WARNING, "drain_over",
+        "calls were still running; their receipts will be asked at the next start");
     leave_home(g);
 }
 
@@ -295,7 +298,8 @@ static void reload(struct gateway *g)
     struct settings *settings = NULL;
     struct setup *setup = NULL;
     if (!g->conf_path) {
-        say(g, LOG_LEVEL_WARNING, "reload_refused", "there is no configuration file; it was started with flags alone");
+        say(g, LOG_LEVEL_WARNING, "reload_refused",
+            "there is no configuration file; it was started with flags alone");
         return;
     }
     if (conf_load(&settings, g->conf_path, g->flags, &words) != STATUS_OK ||
@@ -352,7 +356,8 @@ static void on_batch(void *context, size_t operations, int64_t micros, enum stat
 
 static int complain(int code, const char *what, struct buffer *error)
 {
-    fprintf(stderr, "samekey gateway: %s%s%s\n", what, error->len ? ": " : "", error->len ? buffer_cstring(error) : "");
+    fprintf(stderr, "samekey gateway: %s%s%s\n", what, error->len ? ": " : "",
+            error->len ? buffer_cstring(error) : "");
     return code;
 }
 
@@ -362,7 +367,8 @@ static int open_store(struct gateway *g, struct buffer *error)
     struct store_settings settings = {.url = s->store, .owner = g->owner, .now_ms = store_clock};
     enum status status = store_open(&g->store, &settings, error);
     if (status != STATUS_OK)
-        return complain(status == STATUS_INVALID ? EXIT_CONFIGURATION : EXIT_UNAVAILABLE, "the store cannot be opened", error);
+        return complain(status == STATUS_INVALID ? EXIT_CONFIGURATION : EXIT_UNAVAILABLE,
+                        "the store cannot be opened", error);
     struct worker_settings worker = {
         .queue_max = (size_t)s->store_queue,
         .watches_max = (size_t)s->store_queue * 4,
@@ -384,12 +390,13 @@ static int open_admin(struct gateway *g, struct buffer *error)
         return EXIT_OK;
     if (!admin_address_is_local(address) && !g->setup->admin_token.len) {
         fprintf(stderr,
-                "samekey gateway: admin = \"%s\" is not a loopback address: set admin_token_file, or listen on 127.0.0.1\n",
+                "samekey gateway: admin = \"%s\" is not a loopback address: set admin_token_file, or listen "
+                "on 127.0.0.1\n",
                 address);
         return EXIT_CONFIGURATION;
     }
-    if (net_server_new(&g->admin, g->home->shard.loop, address, false, &limits, &admin_handlers, &g->home->shard, error) !=
-        STATUS_OK)
+    if (net_server_new(&g->admin, g->home->shard.loop, address, false, &limits, &admin_handlers,
+                       &g->home->shard, error) != STATUS_OK)
         return complain(EXIT_UNAVAILABLE, "the admin address cannot be listened on", error);
     return EXIT_OK;
 }
@@ -414,12 +421,14 @@ static void say_listening(struct gateway *g)
     for (size_t i = 0; i < s->listen.count; i++)
         log_event(home->log, LOG_LEVEL_INFO, clock_wall_ms(), slice_of("", 0), "listening",
                   LOG_STRING("address", s->listen.items[i]),
-                  LOG_NUMBER("port", net_server_port(g->threads[0].shard.servers[i])), LOG_NUMBER("loops", g->count));
+                  LOG_NUMBER("port", net_server_port(g->threads[0].shard.servers[i])),
+                  LOG_NUMBER("loops", g->count));
     if (g->admin)
         log_event(home->log, LOG_LEVEL_INFO, clock_wall_ms(), slice_of("", 0), "admin_listening",
                   LOG_STRING("address", s->admin), LOG_NUMBER("port", net_server_port(g->admin)));
-    log_event(home->log, LOG_LEVEL_INFO, clock_wall_ms(), slice_of("", 0), "ready", LOG_STRING("version", SAMEKEY_VERSION),
-              LOG_STRING("store", s->store), LOG_STRING("owner", g->owner));
+    log_event(home->log, LOG_LEVEL_INFO, clock_wall_ms(), slice_of("", 0), "ready",
+              LOG_STRING("version", SAMEKEY_VERSION), LOG_STRING("store", s->store),
+              LOG_STRING("owner", g->owner));
 }
 
 /* Descriptors: a connection is one, and a proxied call two. */
@@ -444,7 +453,8 @@ static int start(struct gateway *g, struct buffer *error)
     if (node_callid_maker(&g->ids, slice_text(s->call_id_prefix), slice_text(s->node)) != STATUS_OK)
         return complain(EXIT_CONFIGURATION, "callIds cannot be made from call_id_prefix and node", error);
     if (log_writer_start(&g->log_writer, STDERR_FILENO, (size_t)s->log_buffer_bytes_max) != STATUS_OK ||
-        metrics_new(&g->metrics, s) != STATUS_OK || metrics_loop_new(g->metrics, &g->store_counts) != STATUS_OK)
+        metrics_new(&g->metrics, s) != STATUS_OK ||
+        metrics_loop_new(g->metrics, &g->store_counts) != STATUS_OK)
         return complain(EXIT_UNAVAILABLE, "not enough memory to start", error);
     set_series(g, g->setup);
     int code = open_store(g, error);

@@ -281,3 +281,39 @@ void identity_digest(struct identity *id, struct hasher *hasher)
     if (id->has_key)
         id->operation = digest_operation(hasher, id->tenant, id->scope, id->key);
 }
+
+void identity_row(const struct identity *id, const struct lane *lane, const struct digest32 *fingerprint,
+                  const char *owner, int64_t now_ms, int64_t window_ms, struct call_row *row)
+{
+    *row = (struct call_row){
+        .call_digest = id->call_digest,
+        .operation_digest = id->operation,
+        .has_key = id->has_key,
+        .call_id_made = id->call_id_made,
+        .tenant = id->tenant,
+        .route = id->route,
+        .scope = id->scope,
+        .call_id = id->call_id,
+        .key = id->key,
+        .key_spelling = id->key_spelling,
+        .business_ref = id->business_ref,
+        .trace_id = id->trace_id,
+        .has_credential = id->has_credential,
+        .credential = id->credential,
+        .has_fingerprint = true,
+        .fingerprint = *fingerprint,
+        .fingerprint_version = FINGERPRINT_VERSION,
+        .fingerprint_rules = fingerprint_rules_text(&lane->rules),
+        .state = STATE_PROCESSING,
+        .proof = lane->proof,
+        .owner = slice_text(owner),
+        .fence = 1,
+        .attempt_count = 1,
+        .lease_end_ms = deadline_add(now_ms, lane->s->lease_ms),
+        .first_attempt_ms = now_ms,
+        .window_ms = window_ms,
+        .result_expires_ms = INT64_MAX,
+        .key_expires_ms = INT64_MAX,
+        .tombstone_expires_ms = INT64_MAX,
+    };
+}

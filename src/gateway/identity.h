@@ -42,6 +42,10 @@ enum problem identity_read_head(struct identity *id, const struct identity_input
 enum problem identity_read_body(struct identity *id, const struct identity_inputs *in, int64_t window_ms);
 /* The digests of callId and operation. */
 void identity_digest(struct identity *id, struct hasher *hasher);
+/* The row a claim writes for this request: PROCESSING, attempt 1, owned by `owner` from now_ms (unix ms) on. The row
+ * borrows everything. */
+void identity_row(const struct identity *id, const struct lane *lane, const struct digest32 *fingerprint,
+                  const char *owner, int64_t now_ms, int64_t window_ms, struct call_row *row);
 /* Tenant and credential alone, for the receipt API. */
 enum problem identity_read_principal(struct identity *id, const struct identity_inputs *in);
 

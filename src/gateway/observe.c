@@ -22,7 +22,8 @@ struct observation {
     struct evidence evidence;
 };
 
-struct observation *observe_begin(struct shard *shard, const struct lane *lane, const struct route_match *match)
+struct observation *observe_begin(struct shard *shard, const struct lane *lane,
+                                  const struct route_match *match)
 {
     struct observation *o = calloc(1, sizeof *o);
     if (!o)
@@ -52,8 +53,9 @@ void observe_body(struct observation *o, struct slice piece)
 
 static void say(struct observation *o, const char *would)
 {
-    log_event(o->shard->log, LOG_LEVEL_INFO, clock_wall_ms(), o->id.call_id, "observed", LOG_STRING("would", would),
-              LOG_TEXT("key", o->id.key), LOG_STRING("route", o->lane->s->name), LOG_TEXT("trace_id", o->id.trace_id));
+    log_event(o->shard->log, LOG_LEVEL_INFO, clock_wall_ms(), o->id.call_id, "observed",
+              LOG_STRING("would", would), LOG_TEXT("key", o->id.key), LOG_STRING("route", o->lane->s->name),
+              LOG_TEXT("trace_id", o->id.trace_id));
 }
 
 static void end_answered(struct job *job)
@@ -76,7 +78,7 @@ static void write_ending(struct observation *o)
     struct call_row *row = &job->op.row;
     int64_t now = clock_wall_ms();
     *row = o->row;
-    row->state = outcome == OUTCOME_SUCCESS                                ? STATE_SUCCESS
+    row->state = outcome == OUTCOME_SUCCESS                                 ? STATE_SUCCESS
                  : outcome == OUTCOME_UNKNOWN || outcome == OUTCOME_PENDING ? STATE_UNKNOWN
                                                                             : STATE_FAILED;
     row->final = row->state == STATE_SUCCESS || outcome == OUTCOME_REJECTED || outcome == OUTCOME_FAILED;
@@ -112,7 +114,8 @@ static void claim_answered(struct job *job)
     } else {
         struct verdict verdict;
         keeper_arrive(&o->arrival, &op->rows, &verdict);
-        say(o, verdict.verb == KEEPER_REFUSE ? problem_slug(verdict.problem) : keeper_verb_text(verdict.verb));
+        say(o,
+            verdict.verb == KEEPER_REFUSE ? problem_slug(verdict.problem) : keeper_verb_text(verdict.verb));
         if (verdict.verb == KEEPER_REFUSE &&
             (verdict.problem == PROBLEM_CALL_ID_REUSED || verdict.problem == PROBLEM_KEY_REUSED))
             metrics_add(o->shard->counts, METRIC_swapped_keys, o->lane->series, 0, 1);
@@ -190,37 +193,7 @@ void observe_arrived(struct observation *o, struct request *request)
     o->arrival.fingerprint_version = FINGERPRINT_VERSION;
     o->arrival.fingerprint_rules = fingerprint_rules_text(&o->lane->rules);
     int64_t now = clock_wall_ms();
-    o->row = (struct call_row){
-        .call_digest = o->id.call_digest,
-        .operation_digest = o->id.operation,
-        .has_key = o->id.has_key,
-        .call_id_made = o->id.call_id_made,
-        .tenant = o->id.tenant,
-        .route = o->id.route,
-        .scope = o->id.scope,
-        .call_id = o->id.call_id,
-        .key = o->id.key,
-        .key_spelling = o->id.key_spelling,
-        .business_ref = o->id.business_ref,
-        .trace_id = o->id.trace_id,
-        .has_credential = o->id.has_credential,
-        .credential = o->id.credential,
-        .has_fingerprint = true,
-        .fingerprint = o->arrival.fingerprint,
-        .fingerprint_version = FINGERPRINT_VERSION,
-        .fingerprint_rules = o->arrival.fingerprint_rules,
-        .state = STATE_PROCESSING,
-        .proof = o->lane->proof,
-        .owner = slice_text(o->shard->owner),
-        .fence = 1,
-        .attempt_count = 1,
-        .lease_end_ms = deadline_add(now, o->lane->s->lease_ms),
-        .first_attempt_ms = now,
-        .window_ms = now,
-        .result_expires_ms = INT64_MAX,
-        .key_expires_ms = INT64_MAX,
-        .tombstone_expires_ms = INT64_MAX,
-    };
+    identity_row(&o->id, o->lane, &o->arrival.fingerprint, o->shard->owner, now, now, &o->row);
     job->op.row = o->row;
     job->op.want_suspect = o->lane->s->swapped_keys != SWAPPED_KEYS_OFF && o->id.has_key;
     o->asked = true;

@@ -13,7 +13,8 @@
 struct observation;
 
 /* NULL: no memory, and nothing is recorded. */
-struct observation *observe_begin(struct shard *shard, const struct lane *lane, const struct route_match *match);
+struct observation *observe_begin(struct shard *shard, const struct lane *lane,
+                                  const struct route_match *match);
 /* A piece of the body on its way through. */
 void observe_body(struct observation *o, struct slice piece);
 /* The request is whole: its identity is read and a claim is written beside the passage. */

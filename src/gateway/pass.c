@@ -19,7 +19,7 @@ struct pass_through {
     struct exchange *exchange;
     struct buffer head;
     size_t origin;
-    bool begun;              /* a part of the answer went out */
+    bool begun; /* a part of the answer went out */
     bool safe, is_head, has_body, tried_again;
     struct observation *observation;
     int status;
@@ -121,7 +121,9 @@ static void fail(struct pass_through *p, const struct net_evidence *e)
 static struct evidence observed(const struct pass_through *p, const struct net_evidence *e)
 {
     return (struct evidence){
-        .end = e->end == NET_END_COMPLETE ? EVIDENCE_ANSWER : e->bytes_sent ? EVIDENCE_RESET : EVIDENCE_REFUSED,
+        .end = e->end == NET_END_COMPLETE ? EVIDENCE_ANSWER
+               : e->bytes_sent            ? EVIDENCE_RESET
+                                          : EVIDENCE_REFUSED,
         .bytes_sent = e->bytes_sent,
         .status = p->status,
         .has_callee_outcome = p->callee_outcome != OUTCOME_NONE,
@@ -138,8 +140,8 @@ static void on_end(void *context, struct exchange *exchange, const struct net_ev
     p->busy = true;
     /* A kept connection that the upstream had closed: a safe request without a body is asked once more on a fresh one
      * (RFC 9110 section 9.2.2). Nothing else is ever repeated here. */
-    if (e->end != NET_END_COMPLETE && e->reused && e->reply_bytes == 0 && p->safe && !p->has_body && !p->tried_again &&
-        !p->begun && p->request) {
+    if (e->end != NET_END_COMPLETE && e->reused && e->reply_bytes == 0 && p->safe && !p->has_body &&
+        !p->tried_again && !p->begun && p->request) {
         p->tried_again = true;
         p->busy = false;
         (void)start(p, true);
@@ -181,8 +183,8 @@ static bool start(struct pass_through *p, bool fresh)
         .deadline_ms = INT64_MAX,
         .idle_timeout_ms = (uint32_t)p->outlets->setup->settings->answer_timeout_ms,
     };
-    if (p->head.failed || exchange_start(&p->exchange, p->outlets->clients[p->lane->index], &request, &handlers, p) !=
-                              STATUS_OK) {
+    if (p->head.failed || exchange_start(&p->exchange, p->outlets->clients[p->lane->index], &request,
+                                         &handlers, p) != STATUS_OK) {
         struct net_evidence none = {.end = NET_END_REFUSED};
         p->exchange = NULL;
         if (p->observation) {
@@ -234,7 +236,8 @@ static void on_finished(struct guest *guest, bool gone)
     pass_free_if_over(p);
 }
 
-void pass_begin(struct shard *shard, struct request *request, const struct lane *lane, const struct route_match *match)
+void pass_begin(struct shard *shard, struct request *request, const struct lane *lane,
+                const struct route_match *match)
 {
     struct pass_through *p = calloc(1, sizeof *p);
     if (!p) {
@@ -247,8 +250,10 @@ void pass_begin(struct shard *shard, struct request *request, const struct lane 
     p->outlets = outlets_hold(shard->outlets);
     p->lane = lane;
     p->request = request;
-    p->origin = lane->s->upstream_order == UPSTREAM_ORDER_ROUND ? prng_below(&shard->random, lane->origin_count) : 0;
-    p->safe = slice_is(head->method, "GET") || slice_is(head->method, "HEAD") || slice_is(head->method, "OPTIONS");
+    p->origin =
+        lane->s->upstream_order == UPSTREAM_ORDER_ROUND ? prng_below(&shard->random, lane->origin_count) : 0;
+    p->safe =
+        slice_is(head->method, "GET") || slice_is(head->method, "HEAD") || slice_is(head->method, "OPTIONS");
     p->is_head = slice_is(head->method, "HEAD");
     p->has_body = head->has_body;
     shard->visits++;

@@ -16,6 +16,7 @@
 #include "gateway/shard.h"
 
 /* Takes the request over as its guest. */
-void pass_begin(struct shard *shard, struct request *request, const struct lane *lane, const struct route_match *match);
+void pass_begin(struct shard *shard, struct request *request, const struct lane *lane,
+                const struct route_match *match);
 
 #endif

@@ -24,11 +24,11 @@ enum asker_verb { ASK_READ, ASK_FENCE, ASK_CANCEL, ASK_REPORT };
 struct lookup {
     struct list chain, age;
     struct digest call;
-    bool reading;         /* its job is on the way */
-    int64_t until_ms;     /* kept until then */
-    struct job *job;      /* holds the rows that are kept */
-    struct list askers;   /* who began it, then who came while it read */
-    bool kept_now;        /* in the table */
+    bool reading;       /* its job is on the way */
+    int64_t until_ms;   /* kept until then */
+    struct job *job;    /* holds the rows that are kept */
+    struct list askers; /* who began it, then who came while it read */
+    bool kept_now;      /* in the table */
 };
 
 struct lookup_table {
@@ -48,10 +48,10 @@ struct asker {
     struct arena arena;
     struct buffer body;
     struct identity id;
-    struct list link;     /* in a lookup's askers */
-    bool began;           /* its lookup began with it */
+    struct list link;      /* in a lookup's askers */
+    bool began;            /* its lookup began with it */
     int64_t wait_until_ms; /* monotonic; 0: does not wait */
-    int64_t since_ms;     /* ?since=, or 0 */
+    int64_t since_ms;      /* ?since=, or 0 */
     struct net_timer timer;
     struct job *watch;
     /* A report. */
@@ -102,8 +102,8 @@ static void answer_document(struct asker *a, int status, struct slice document)
 {
     struct request *request = take_request(a);
     if (request)
-        request_answer(request, status, slice_text("Content-Type: application/json\r\nCache-Control: no-store\r\n"),
-                       document);
+        request_answer(request, status,
+                       slice_text("Content-Type: application/json\r\nCache-Control: no-store\r\n"), document);
 }
 
 static void answer_problem(struct asker *a, enum problem problem, const char *detail, enum call_state state)
@@ -414,22 +414,25 @@ static void changed(struct job *job)
                       LOG_STRING("by", a->verb == ASK_CANCEL ? "cancel" : "fence"));
             answer_rows(a, rows);
         } else if (row->state == STATE_PROCESSING) {
-            answer_problem(a, PROBLEM_CALL_IN_PROGRESS, "the call is being worked on and cannot be fenced; nothing was changed",
+            answer_problem(a, PROBLEM_CALL_IN_PROGRESS,
+                           "the call is being worked on and cannot be fenced; nothing was changed",
                            row->state);
         } else if (row->state == STATE_UNKNOWN) {
-            answer_problem(a, PROBLEM_OUTCOME_UNKNOWN, "the call may have run and cannot be fenced; nothing was changed",
-                           row->state);
+            answer_problem(a, PROBLEM_OUTCOME_UNKNOWN,
+                           "the call may have run and cannot be fenced; nothing was changed", row->state);
         } else if (a->verb == ASK_CANCEL && row->state == STATE_SUCCESS) {
-            answer_problem(a, PROBLEM_REVERSAL_MISSING, "the call took effect, and this route has no reversal; nothing was changed",
+            answer_problem(a, PROBLEM_REVERSAL_MISSING,
+                           "the call took effect, and this route has no reversal; nothing was changed",
                            row->state);
         } else {
             answer_rows(a, rows);
         }
     } else if (job->op.kind == STORE_TASK) {
-        answer_problem(a, PROBLEM_REPORT_CONTRADICTS, "nothing was changed; a compensation task was made of the difference",
-                       STATE_UNKNOWN);
+        answer_problem(a, PROBLEM_REPORT_CONTRADICTS,
+                       "nothing was changed; a compensation task was made of the difference", STATE_UNKNOWN);
     } else if (job->op.status == STATUS_CONFLICT) {
-        answer_problem(a, PROBLEM_REPORT_CONTRADICTS, "the call ended otherwise meanwhile; nothing was changed", row->state);
+        answer_problem(a, PROBLEM_REPORT_CONTRADICTS,
+                       "the call ended otherwise meanwhile; nothing was changed", row->state);
     } else {
         log_event(shard->log, LOG_LEVEL_INFO, clock_wall_ms(), a->id.call_id, "reported",
                   LOG_STRING("state", state_text(a->reported)));
@@ -522,7 +525,8 @@ static void do_report(struct asker *a, const struct rows *rows)
     job->op.task_due_ms = now;
     if (ended) {
         log_event(a->shard->log, LOG_LEVEL_WARNING, clock_wall_ms(), a->id.call_id, "report_contradicts",
-                  LOG_STRING("reported", state_text(a->reported)), LOG_STRING("on_record", state_text(row->state)));
+                  LOG_STRING("reported", state_text(a->reported)),
+                  LOG_STRING("on_record", state_text(row->state)));
         job_submit(job);
         return;
     }
@@ -599,11 +603,12 @@ static void check_then_change(struct asker *a)
 static enum problem read_report(struct asker *a, const char **why)
 {
     json_error_t error;
-    json_t *root = json_loadb(a->body.data ? a->body.data : "", a->body.len, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL,
-                              &error);
+    json_t *root = json_loadb(a->body.data ? a->body.data : "", a->body.len,
+                              JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &error);
     json_t *state = json_object_get(root, "state");
     enum problem problem = PROBLEM_BODY_INVALID;
-    *why = "a report is {\"state\": \"SUCCESS\" or \"FAILED\", \"result\": {\"status\", \"headers\", \"body\"}}";
+    *why =
+        "a report is {\"state\": \"SUCCESS\" or \"FAILED\", \"result\": {\"status\", \"headers\", \"body\"}}";
     if (!json_is_string(state))
         goto done;
     if (!state_parse(slice_text(json_string_value(state)), &a->reported) ||
@@ -707,7 +712,8 @@ static bool read_principal(struct asker *a)
         return problem == PROBLEM_NONE;
     }
     if (!a->admin && !bearer_fits(&in.head->headers, buffer_view(&a->outlets->setup->report_token))) {
-        answer_problem(a, PROBLEM_UNAUTHORIZED, "a report needs Authorization: Bearer with the token of report_token_file",
+        answer_problem(a, PROBLEM_UNAUTHORIZED,
+                       "a report needs Authorization: Bearer with the token of report_token_file",
                        STATE_NOT_RECEIVED);
         return false;
     }
@@ -718,8 +724,8 @@ static bool read_principal(struct asker *a)
         /* The header that names a tenant serves as well. */
         enum problem problem = identity_read_principal(&a->id, &in);
         if (problem) {
-            answer_problem(a, PROBLEM_AMBIGUOUS_CALL_ID, "tenants are kept apart: name the tenant with ?tenant=",
-                           STATE_NOT_RECEIVED);
+            answer_problem(a, PROBLEM_AMBIGUOUS_CALL_ID,
+                           "tenants are kept apart: name the tenant with ?tenant=", STATE_NOT_RECEIVED);
             return false;
         }
     }
@@ -805,8 +811,9 @@ static enum problem read_address(struct asker *a, const struct request_head *hea
     else if (slice_is(tail, "/cancel") && posts)
         a->verb = ASK_CANCEL;
     else
-        return tail.len && !slice_is(tail, "/fence") && !slice_is(tail, "/cancel") ? PROBLEM_NO_ROUTE
-                                                                                  : PROBLEM_METHOD_NOT_ALLOWED;
+        return tail.len && !slice_is(tail, "/fence") && !slice_is(tail, "/cancel")
+                   ? PROBLEM_NO_ROUTE
+                   : PROBLEM_METHOD_NOT_ALLOWED;
     return PROBLEM_NONE;
 }
 
@@ -816,7 +823,8 @@ static bool read_waits(struct asker *a)
     if (query_param(a, "wait", &text)) {
         int64_t wait_ms;
         if (duration_parse(text, &wait_ms) != STATUS_OK) {
-            answer_problem(a, PROBLEM_REQUEST_INVALID, "wait is a duration such as 5s, at most 60s", STATE_NOT_RECEIVED);
+            answer_problem(a, PROBLEM_REQUEST_INVALID, "wait is a duration such as 5s, at most 60s",
+                           STATE_NOT_RECEIVED);
             return false;
         }
         int64_t most = a->outlets->setup->settings->receipt_wait_max_ms;

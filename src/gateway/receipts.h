@@ -16,8 +16,8 @@
 #include "gateway/shard.h"
 
 #define RECEIPTS_PREFIX     "/.samekey/"
-#define RECEIPTS_RUNNING_MS 250          /* CONTRACT section 4 */
-#define RECEIPTS_BODY_MAX   (1u << 20)   /* bytes of a fence's or a report's body */
+#define RECEIPTS_RUNNING_MS 250        /* CONTRACT section 4 */
+#define RECEIPTS_BODY_MAX   (1u << 20) /* bytes of a fence's or a report's body */
 
 /* Takes over a request whose path begins with RECEIPTS_PREFIX. `admin`: it came over the admin listener, so the tenant is
  * ?tenant= and a report needs no further token. */

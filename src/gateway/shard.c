@@ -8,9 +8,9 @@
 
 #include <stdlib.h>
 
-#define JOBS_IDLE_MAX      256         /* finished jobs kept for the next request */
-#define JOB_MEMORY_MAX     (32u << 10) /* bytes of answer memory that a kept job may hold */
-#define UPSTREAM_HEAD_MAX  (64u << 10) /* bytes of an upstream's answer head */
+#define JOBS_IDLE_MAX     256         /* finished jobs kept for the next request */
+#define JOB_MEMORY_MAX    (32u << 10) /* bytes of answer memory that a kept job may hold */
+#define UPSTREAM_HEAD_MAX (64u << 10) /* bytes of an upstream's answer head */
 
 /* ---- outlets ------------------------------------------------------------------------------------------------ */
 
@@ -142,8 +142,10 @@ double shard_random(struct shard *shard)
 
 static void refuse(struct shard *shard, struct request *request, enum problem problem, const char *detail)
 {
-    struct problem_facts facts = {
-        .detail = slice_text(detail), .state = STATE_NOT_RECEIVED, .next = NEXT_FIX_REQUEST, .retry_after_s = -1};
+    struct problem_facts facts = {.detail = slice_text(detail),
+                                  .state = STATE_NOT_RECEIVED,
+                                  .next = NEXT_FIX_REQUEST,
+                                  .retry_after_s = -1};
     struct answer_facts own = {.outcome = problem_outcome(problem)};
     metrics_add(shard->counts, METRIC_refusals, 0, (size_t)problem, 1);
     request_set_user(request, NULL);
@@ -162,7 +164,8 @@ static void on_head(void *context, struct request *request)
     struct route_match match;
     struct setup *setup = shard_setup(shard);
     if (routes_match(setup->routes, head->method, head->target, &match) != STATUS_OK) {
-        refuse(shard, request, PROBLEM_NO_ROUTE, "no pattern of the configuration fits this path as it is spelled");
+        refuse(shard, request, PROBLEM_NO_ROUTE,
+               "no pattern of the configuration fits this path as it is spelled");
         return;
     }
     const struct lane *lane = &setup->lanes[match.route_index];
@@ -210,16 +213,22 @@ void guest_refused(void *context, int status, const char *reason, struct buffer 
     enum problem problem = status == 431   ? PROBLEM_HEADERS_TOO_LARGE
                            : status == 413 ? PROBLEM_BODY_TOO_LARGE
                                            : PROBLEM_REQUEST_INVALID;
-    struct problem_facts facts = {
-        .detail = slice_text(reason), .state = STATE_NOT_RECEIVED, .next = NEXT_FIX_REQUEST, .retry_after_s = -1};
+    struct problem_facts facts = {.detail = slice_text(reason),
+                                  .state = STATE_NOT_RECEIVED,
+                                  .next = NEXT_FIX_REQUEST,
+                                  .retry_after_s = -1};
     struct buffer body = {0};
     problem_document(&body, problem, &facts);
     int told = problem == PROBLEM_REQUEST_INVALID ? status : problem_status(problem);
     buffer_format(out,
                   "HTTP/1.1 %d %s\r\nContent-Type: application/problem+json\r\nCall-Outcome: rejected\r\n"
                   "Content-Length: %zu\r\nConnection: close\r\n\r\n",
-                  told, told == 408 ? "Request Timeout" : told == 413 ? "Content Too Large"
-                        : told == 431 ? "Request Header Fields Too Large" : "Bad Request", body.len);
+                  told,
+                  told == 408   ? "Request Timeout"
+                  : told == 413 ? "Content Too Large"
+                  : told == 431 ? "Request Header Fields Too Large"
+                                : "Bad Request",
+                  body.len);
     buffer_slice(out, buffer_view(&body));
     buffer_fini(&body);
     if (shard)

@@ -54,7 +54,7 @@ struct shard {
     struct list jobs; /* finished ones, to be used again */
     size_t jobs_idle;
     struct lookup_table *lookups; /* receipts being read (receipts.c) */
-    size_t visits, runs; /* alive */
+    size_t visits, runs;          /* alive */
     bool draining;
 };
 

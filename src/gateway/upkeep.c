@@ -2,15 +2,16 @@
 #include "gateway/upkeep.h"
 
 #include "base/arena.h"
-#include "core/deadline.h"
 #include "gateway/query.h"
+#include "gateway/settle.h"
 
 #include <stdlib.h>
 
 #define UPKEEP_TICK_MS      1000
-#define UPKEEP_ASKING_MAX   32     /* receipts asked at once */
-#define UPKEEP_PURGE_GAP_MS 20     /* between two batches, so that calls go first */
-#define UPKEEP_WAITING_MAX  65536  /* left-over calls remembered for asking; later ones are asked when their caller repeats */
+#define UPKEEP_ASKING_MAX   32 /* receipts asked at once */
+#define UPKEEP_PURGE_GAP_MS 20 /* between two batches, so that calls go first */
+#define UPKEEP_WAITING_MAX                                                                                   \
+    65536 /* left-over calls remembered for asking; later ones are asked when their caller repeats */
 
 struct upkeep {
     struct shard *shard;
@@ -47,46 +48,21 @@ static void settled(struct job *job)
 {
     struct leftover *l = job->owner;
     if (job->op.status == STATUS_OK)
-        log_event(l->upkeep->shard->log, LOG_LEVEL_INFO, clock_wall_ms(), job->op.row.call_id, "settled_by_receipt",
-                  LOG_STRING("state", state_text(job->op.row.state)), LOG_STRING("route", l->lane->s->name));
+        log_event(l->upkeep->shard->log, LOG_LEVEL_INFO, clock_wall_ms(), job->op.row.call_id,
+                  "settled_by_receipt", LOG_STRING("state", state_text(job->op.row.state)),
+                  LOG_STRING("route", l->lane->s->name));
     leftover_free(l);
 }
 
 static void answered(void *owner, const struct receipt_reading *reading)
 {
     struct leftover *l = owner;
-    struct call_row *row = &l->end->op.row;
     bool success = reading->answer == RECEIPT_ANSWER_SUCCESS;
     if (!success && reading->answer != RECEIPT_ANSWER_FAILED_FINAL) {
         leftover_free(l); /* it stays UNKNOWN; its caller's repeat, or a round, goes on */
         return;
     }
-    const struct route_settings *s = l->lane->s;
-    int64_t now = clock_wall_ms();
-    row->state = success ? STATE_SUCCESS : STATE_FAILED;
-    row->final = true;
-    row->reason = REASON_RECEIPT;
-    row->ended_ms = row->updated_ms = now;
-    row->maybe_ran = false;
-    row->result_expires_ms = deadline_add(now, s->result_life_ms);
-    row->key_expires_ms = deadline_add(now, s->key_life_ms);
-    row->tombstone_expires_ms = deadline_add(now, s->tombstone_life_ms);
-    row->has_result = false;
-    if (reading->has_result && arena_copy(&l->arena, buffer_view(&reading->result_headers), &row->result_headers) &&
-        arena_copy(&l->arena, buffer_view(&reading->result_body), &row->result_body)) {
-        row->has_result = row->body_kept = true;
-        row->result_status = reading->result_status;
-    } else if (success) {
-        struct rows told = {.call = *row, .now_ms = now};
-        struct buffer document = {0};
-        receipt_document(&document, &told, row->call_id);
-        row->has_result = row->body_kept = true;
-        row->result_status = 200;
-        row->result_headers = slice_text("Content-Type: application/json\r\n");
-        if (!arena_copy(&l->arena, buffer_view(&document), &row->result_body))
-            row->body_kept = false;
-        buffer_fini(&document);
-    }
+    row_settle(&l->end->op.row, l->lane->s, reading, clock_wall_ms(), &l->arena);
     l->end->op.from_states = 1u << STATE_UNKNOWN;
     job_submit(l->end);
 }
@@ -98,22 +74,6 @@ static const struct lane *lane_of(const struct outlets *outlets, struct slice ro
             return &outlets->setup->lanes[i];
     }
     return NULL;
-}
-
-static bool copy_row(struct leftover *l, const struct call_row *row)
-{
-    struct call_row *own = &l->end->op.row;
-    *own = *row;
-    struct slice *texts[] = {&own->tenant,   &own->route,        &own->scope,       &own->call_id,  &own->key,
-                             &own->business_ref, &own->trace_id, &own->key_spelling, &own->attempts, &own->owner,
-                             &own->fingerprint_rules};
-    own->result_headers = own->result_body = own->original_call_id = own->reverses = own->reversed_by =
-        (struct slice){0};
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
-        if (!arena_copy(&l->arena, *texts[i], texts[i]))
-            return false;
-    }
-    return true;
 }
 
 static void row_read(struct job *job)
@@ -138,7 +98,9 @@ static void row_read(struct job *job)
     l->lane = lane;
     arena_init(&l->arena, 8u << 20);
     l->end = job_new(shard, STORE_END, l, settled);
-    if (!l->end || !copy_row(l, row)) {
+    if (l->end)
+        l->end->op.row = *row;
+    if (!l->end || !row_keep(&l->end->op.row, &l->arena)) {
         job_free(job);
         leftover_free(l);
         return;
@@ -279,8 +241,8 @@ enum status upkeep_start(struct upkeep **out, struct shard *shard)
         return STATUS_NO_MEMORY;
     u->shard = shard;
     net_timer_arm(shard->loop, &u->tick, net_loop_now(shard->loop), on_tick);
-    net_timer_arm(shard->loop, &u->purge, net_loop_now(shard->loop) + shard_setup(shard)->settings->purge_every_ms,
-                  on_purge);
+    net_timer_arm(shard->loop, &u->purge,
+                  net_loop_now(shard->loop) + shard_setup(shard)->settings->purge_every_ms, on_purge);
     *out = u;
     return STATUS_OK;
 }

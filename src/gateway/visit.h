@@ -39,15 +39,16 @@ struct visit {
     struct buffer body;
     struct identity id;
     struct arrival arrival;
-    int64_t came_ms, came_us; /* monotonic */
-    int64_t budget_end_ms;    /* monotonic, or INT64_MAX */
-    int64_t wait_end_ms;      /* of wait_in_progress; 0: not begun */
-    int64_t window_ms;        /* of time windows in the key */
-    unsigned rounds;          /* decisions made */
+    struct digest32 own_print; /* under today's rules; the arrival's may be under a stored row's */
+    int64_t came_ms, came_us;  /* monotonic */
+    int64_t budget_end_ms;     /* monotonic, or INT64_MAX */
+    int64_t wait_end_ms;       /* of wait_in_progress; 0: not begun */
+    int64_t window_ms;         /* of time windows in the key */
+    unsigned rounds;           /* decisions made */
     struct net_timer timer;
     struct pass pass;
     struct waiter waiter;
-    bool queued;               /* the waiter is in the queue, or its letter on the way: the pass is not ours to touch */
+    bool queued; /* the waiter is in the queue, or its letter on the way: the pass is not ours to touch */
     bool asked_admission; /* the rate was counted */
     enum admit refusal;   /* why there is no place */
     int64_t refusal_retry_ms;
