@@ -294,8 +294,10 @@ static void on_reply_end(void *context, struct exchange *exchange, const struct 
     (void)arena_copy(&run->arena, buffer_view(&words), &a->evidence);
     buffer_fini(&words);
     metrics_add(shard->counts, METRIC_attempts, run->lane->series, (size_t)outcome, 1);
-    metrics_observe(shard->counts, METRIC_upstream_seconds, (double)evidence.took_ms / 1e3);
-    log_event(shard->log, LOG_LEVEL_INFO, clock_wall_ms(), run->id.call_id, "attempt_ended",
+    metrics_observe(shard->counts, METRIC_upstream_seconds, (double)(clock_monotonic_us() - run->sent_us) / 1e6);
+    /* A first attempt that simply succeeded is told by the line of the ending. */
+    bool plain = outcome == OUTCOME_SUCCESS && a->n == 1;
+    log_event(shard->log, plain ? LOG_LEVEL_DEBUG : LOG_LEVEL_INFO, clock_wall_ms(), run->id.call_id, "attempt_ended",
               LOG_NUMBER("attempt", a->n), LOG_STRING("outcome", outcome_json(outcome)),
               LOG_TEXT("evidence", a->evidence), LOG_NUMBER("status", evidence.status),
               LOG_NUMBER("took_ms", evidence.took_ms), LOG_STRING("route", run->lane->s->name));
@@ -336,6 +338,7 @@ void run_put_on_wire(struct run *run)
     reply_clear(&run->reply);
     build_head(run);
     run->sent_ms = run_now(run);
+    run->sent_us = clock_monotonic_us();
     struct exchange_request request = {
         .origin = &run->lane->origins[run->pass.origin],
         .head = buffer_view(&run->head),

@@ -51,7 +51,7 @@ struct run {
     bool before_connect; /* the last attempt did not even connect */
     struct exchange *exchange;
     struct buffer head;
-    int64_t sent_ms; /* monotonic */
+    int64_t sent_ms, sent_us; /* monotonic */
     struct reply reply;
     struct query *query;
     struct net_timer timer, lease_timer;

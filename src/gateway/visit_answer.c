@@ -8,7 +8,9 @@ static void note_answer(struct visit *visit, int status, enum outcome outcome, c
     metrics_add(shard->counts, METRIC_calls, visit->lane->series, (size_t)outcome, 1);
     metrics_observe(shard->counts, METRIC_request_seconds,
                     (double)(clock_monotonic_us() - visit->came_us) / 1e6);
-    log_event(shard->log, LOG_LEVEL_INFO, clock_wall_ms(), visit->id.call_id, "answered",
+    /* A call's first answer is told by the line of its ending; one line a request is enough. */
+    bool told = visit->run && visit->run_ended;
+    log_event(shard->log, told ? LOG_LEVEL_DEBUG : LOG_LEVEL_INFO, clock_wall_ms(), visit->id.call_id, "answered",
               LOG_STRING("how", how), LOG_STRING("outcome", outcome_json(outcome)),
               LOG_NUMBER("status", status), LOG_TEXT("key", visit->id.key),
               LOG_STRING("route", visit->lane->s->name), LOG_TEXT("trace_id", visit->id.trace_id),
