@@ -2,6 +2,7 @@
 #include "core/problem.h"
 
 #include "base/json_text.h"
+#include "core/id.h"
 
 static const struct {
     const char *slug;
@@ -61,7 +62,7 @@ void problem_document(struct buffer *out, enum problem problem, const struct pro
     else
         buffer_text(out, "null");
     buffer_text(out, ",\"receipt\":");
-    if (f->with_receipt && f->call_id.len) {
+    if (f->with_receipt && callid_check(f->call_id) == STATUS_OK) { /* nothing else gets into a path */
         buffer_text(out, "\"/.samekey/receipts/");
         buffer_slice(out, f->call_id);
         buffer_byte(out, '"');
