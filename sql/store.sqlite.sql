@@ -22,8 +22,8 @@ CREATE TABLE call(
     attempts TEXT
 );
 
--- The few rows that have not ended: read at the start.
-CREATE INDEX call_open ON call(state) WHERE state IN (1, 2, 5);
+-- The blocks of 256 ids (block * 256 and up) that may have calls without an ending: read at the start.
+CREATE TABLE unended(block INTEGER PRIMARY KEY);
 
 -- A digest of a callId (with its tenant) or of an operation (tenant, scope, key), and its row. Rows newer than meta
 -- 'indexed' are not in here yet: the process that owns the file has them in memory and merges them in order.

@@ -120,6 +120,7 @@ static void forget(struct sqlite_store *s)
     s->foreign_count = s->foreign_next = 0;
     memset(s->noted, 0, sizeof s->noted);
     s->merge_debt = 0;
+    s->unended_noted = s->unended_cursor = -1;
     s->loaded = false;
 }
 

@@ -8,6 +8,7 @@
  *   sqlite_rows.c       rows in and out
  *   sqlite_write.c      the operations that write        sqlite_read.c   those that read
  *   sqlite_identity.c   digests to rows: the table, and the newest in memory (tail.c)
+ *   sqlite_unended.c    where the calls are that have not ended
  *   sqlite_purge.c      lives, and what is removed at their end
  *   sqlite_checkpoint.c the log into the file, beside the work
  *   sqlite_words.c      errors in sentences with a remedy
@@ -90,6 +91,7 @@ struct sqlite_store {
     int64_t *foreign;   /* rows in PROCESSING of earlier processes, oldest first */
     size_t foreign_count, foreign_next;
     struct due_note noted[SQLITE_DUE_NOTES];
+    int64_t unended_noted, unended_cursor; /* blocks, -1: none */
 
     struct checkpointer checkpointer;
     int64_t now;       /* of this batch */
@@ -165,6 +167,9 @@ int sqlite_read(struct sqlite_store *s, struct connection *c, struct store_op *o
 /* sqlite_write.c: runs one operation inside the batch's transaction. SQLITE_OK: op->status and the rest stand;
  * anything else fails the transaction. */
 int sqlite_write(struct sqlite_store *s, struct store_op *op);
+
+/* sqlite_unended.c: names the block of a row that has not ended, before or after the row is written. */
+int unended_note(struct sqlite_store *s, int64_t id);
 
 /* sqlite_purge.c */
 /* Notes when the row has to be looked at again; nothing for a row that never expires. */

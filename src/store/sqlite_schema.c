@@ -26,7 +26,7 @@ static const char *const migrations[] = {
     "TEXT,"
     " business_ref TEXT, trace_id TEXT, fingerprint_rules TEXT, reverses TEXT, reversed_by TEXT, attempts "
     "TEXT);"
-    "CREATE INDEX call_open ON call(state) WHERE state IN (1, 2, 5);"
+    "CREATE TABLE unended(block INTEGER PRIMARY KEY);"
     "CREATE TABLE identity(digest BLOB PRIMARY KEY, call INTEGER NOT NULL) WITHOUT ROWID;"
     "CREATE TABLE result(id INTEGER PRIMARY KEY, headers BLOB, body BLOB);"
     "CREATE TABLE compensation(id INTEGER PRIMARY KEY, call INTEGER NOT NULL UNIQUE, status INTEGER NOT NULL,"

@@ -53,6 +53,8 @@ static int insert(struct sqlite_store *s, struct store_op *op, int64_t id, bool 
         row.window_ms = s->now;
     row.ended_ms = state_running(row.state) ? 0 : s->now;
     int rc = identity_add(s, &row.call_digest, id);
+    if (rc == SQLITE_OK && state_unresolved(row.state))
+        rc = unended_note(s, id);
     if (rc == SQLITE_OK)
         rc = row_insert(&s->writer, &row, slot);
     if (rc != SQLITE_OK)
@@ -138,7 +140,8 @@ static int take(struct sqlite_store *s, struct store_op *op)
     if (rc != SQLITE_OK)
         return rc;
     assert(sqlite3_changes(s->writer.db) == 1);
-    if (op->rows.call.has_result)
+    rc = unended_note(s, id);
+    if (rc == SQLITE_OK && op->rows.call.has_result)
         rc = connection_run(&s->writer, SQL_RESULT_DELETE, 1, &id);
     if (rc == SQLITE_OK)
         rc = row_read(&s->writer, id, &op->rows.call, &op->memory);
@@ -292,6 +295,8 @@ static int end(struct sqlite_store *s, struct store_op *op)
         rc = result_write(&s->writer, op->id, row);
     else if (result && op->from_states & settled_later)
         rc = connection_run(&s->writer, SQL_RESULT_DELETE, 1, &op->id);
+    if (rc == SQLITE_OK && state_unresolved(row->state) && op->from_states & 1u << STATE_FAILED)
+        rc = unended_note(s, op->id);
     if (rc == SQLITE_OK && op->make_task && row->state == STATE_UNKNOWN)
         rc = task_add(s, op->id, op->task_due_ms);
     if (rc == SQLITE_OK && row->final && op->from_states & 1u << STATE_UNKNOWN)

@@ -795,6 +795,49 @@ static void open_calls_are_listed_in_order(void **state)
     store_op_fini(&op);
 }
 
+static void calls_without_an_ending_are_found_among_many(void **state)
+{
+    (void)state;
+    char name[32];
+    size_t open = 0;
+    struct store_op op = {0};
+    for (int i = 0; i < 1500; i++) {
+        snprintf(name, sizeof name, "call-%d", i);
+        int64_t id = claim(name, name, "f1");
+        if (i % 400 == 7)
+            open++;
+        else
+            end(id, 1, i % 400 == 9 ? STATE_FAILED : STATE_SUCCESS, NULL);
+    }
+    /* Some old calls run again, and then a new one is claimed. */
+    for (int i = 9; i < 1500; i += 400) {
+        snprintf(name, sizeof name, "call-%d", i);
+        look(&op, name);
+        int64_t old = op.rows.call.id;
+        ask_take(&op, name, name, "f1");
+        op.expect_call_id = op.expect_holder_id = old;
+        op.expect_call_fence = op.expect_holder_fence = 1;
+        run(&op);
+        assert_true(op.done);
+        open++;
+    }
+    assert_true(claim("last", "last", "f1"));
+    open++;
+    reopen_as("second");
+    memset(&op.row, 0, sizeof op.row);
+    op.kind = STORE_OPEN_CALLS;
+    op.id = 0;
+    op.limit = 100;
+    run(&op);
+    assert_int_equal(op.count, open);
+    op.kind = STORE_EXPIRE;
+    run(&op);
+    assert_int_equal(op.count, open);
+    expect_state("call-9", STATE_UNKNOWN, false, REASON_LEASE_EXPIRED);
+    expect_state("last", STATE_UNKNOWN, false, REASON_LEASE_EXPIRED);
+    store_op_fini(&op);
+}
+
 /* ---- suspects ---- */
 
 static void the_same_request_under_another_key_is_seen_while_it_is_unresolved(void **state)
@@ -1075,6 +1118,7 @@ static const struct CMUnitTest conformance[] = {
     STORY(a_fence_stops_what_has_not_run),
     STORY(rows_of_an_earlier_process_expire_and_own_rows_do_not),
     STORY(open_calls_are_listed_in_order),
+    STORY(calls_without_an_ending_are_found_among_many),
     STORY(the_same_request_under_another_key_is_seen_while_it_is_unresolved),
     STORY(a_peek_only_looks),
     STORY(a_reader_sees_what_is_committed),
