@@ -30,4 +30,9 @@ int command_simulate(int argc, char **argv);
  * of no known kind; 71 no memory; 74 result not writable. */
 int command_check(int argc, char **argv);
 
+/* One safe call, and the journal of them (CONTRACT section 8). 0 SUCCESS; 3 FAILED; 4 UNKNOWN or running; 64 usage or a
+ * bound key; 66 no such call; 70 libcurl; 71 no memory; 73 result not writable; 74 journal not writable, nothing sent. */
+int command_call(int argc, char **argv);
+int command_calls(int argc, char **argv);
+
 #endif

@@ -75,27 +75,44 @@ static void end_as_joined(struct call *call, struct call_effect *fx, enum reason
 
 /* ---- the moves ---------------------------------------------------------------------------------------------- */
 
+/* Nothing more may be sent: where something may have run and a receipt has said that it did not, the callee is fenced if
+ * it can be, else it stays unknown. */
+static void give_up(struct call *call, const struct call_event *ev, struct call_effect *fx, enum reason why)
+{
+    int64_t timeout = call->policy.receipt_timeout_ms;
+    int64_t left = deadline_left(call->deadline_ms, ev->now_ms);
+    if (left < timeout && !call->policy.ask_past_deadline)
+        timeout = left;
+    if (call->maybe_ran && !call->pending && call->policy.can_fence && call->asked && timeout > 0) {
+        call->phase = CALL_FENCING;
+        fx->type = CALL_DO_FENCE;
+        fx->timeout_ms = timeout;
+        return;
+    }
+    end_as_joined(call, fx, why);
+}
+
 static void send_now(struct call *call, const struct call_event *ev, struct call_effect *fx)
 {
     int64_t timeout = call->policy.attempt_timeout_ms;
     if (call->policy.shorten_attempts) {
         timeout = deadline_attempt_ms(call->deadline_ms, ev->now_ms, timeout);
         if (timeout == 0) {
-            end_as_joined(call, fx, REASON_DEADLINE);
+            give_up(call, ev, fx, REASON_DEADLINE);
             return;
         }
-    } else if (call->sent > 0 && deadline_left(call->deadline_ms, ev->now_ms) < DEADLINE_ATTEMPT_MIN_MS) {
-        end_as_joined(call, fx, REASON_DEADLINE);
+    } else if (ev->type != CALL_EV_START &&
+               deadline_left(call->deadline_ms, ev->now_ms) < DEADLINE_ATTEMPT_MIN_MS) {
+        give_up(call, ev, fx, REASON_DEADLINE); /* a timer may ring late, after a suspend for example */
         return;
     }
-    fx->waited_ms = call->sent || call->wait_began_ms ? ev->now_ms - call->wait_began_ms : 0;
+    fx->waited_ms = ev->type == CALL_EV_TIMER ? ev->now_ms - call->wait_began_ms : 0;
     fx->is_retry = call->attempts > 0;
     call->attempts++;
     call->sent++;
     if (call->attempts == 1)
         call->first_ms = ev->now_ms;
     call->queries = 0;
-    call->asked = false;
     call->repeat_pointless = false;
     call->last_retryable = true;
     call->not_before_ms = 0;
@@ -162,13 +179,19 @@ static void ask_later(struct call *call, const struct call_event *ev, struct cal
     end_as_joined(call, fx, queries_left ? REASON_DEADLINE : REASON_RETRIES);
 }
 
+/* Past this the callee may have forgotten the key, and would run the request as a new one. */
+static bool key_life_over(const struct call *call, int64_t now)
+{
+    return call->attempts > 0 && now - call->first_ms > call->policy.upstream_key_life_ms;
+}
+
 /* Whether the rules let the same call be sent once more at all ("When a repeat is safe"). */
 static bool may_send_again(const struct call *call, int64_t now)
 {
     const struct call_policy *p = &call->policy;
     if (!p->has_identity || call->sent > p->retries || call->repeat_pointless || !call->last_retryable)
         return false;
-    if (call->attempts > 0 && now - call->first_ms > p->upstream_key_life_ms)
+    if (key_life_over(call, now))
         return false;
     if (!call->maybe_ran)
         return true;
@@ -193,10 +216,18 @@ static void send_later(struct call *call, const struct call_event *ev, struct ca
             until = safe;
         /* The answer just heard is from before that moment: it is asked once more at its end. */
         call->recheck = safe > ev->now_ms && call->policy.has_receipts;
+        if (call->recheck && call->queries >= call->policy.receipt_queries) {
+            give_up(call, ev, fx, REASON_RETRIES);
+            return;
+        }
     }
     if (!deadline_fits(call->deadline_ms, until, DEADLINE_ATTEMPT_MIN_MS)) {
         fx->retry_in_ms = until - ev->now_ms;
-        end_as_joined(call, fx, REASON_DEADLINE);
+        give_up(call, ev, fx, REASON_DEADLINE);
+        return;
+    }
+    if (key_life_over(call, until)) {
+        give_up(call, ev, fx, REASON_DEADLINE);
         return;
     }
     if (until <= ev->now_ms) {
@@ -204,18 +235,6 @@ static void send_later(struct call *call, const struct call_event *ev, struct ca
         return;
     }
     wait_until(call, fx, CALL_WAIT_SEND, ev->now_ms, until);
-}
-
-/* Nothing more may be sent: where something may have run, the callee is fenced if it can be, else it stays unknown. */
-static void give_up(struct call *call, struct call_effect *fx, enum reason why)
-{
-    if (call->maybe_ran && !call->pending && call->policy.can_fence && call->asked) {
-        call->phase = CALL_FENCING;
-        fx->type = CALL_DO_FENCE;
-        fx->timeout_ms = call->policy.receipt_timeout_ms;
-        return;
-    }
-    end_as_joined(call, fx, why);
 }
 
 /* Something may have run, and nobody can be asked or the asking is still to come. */
@@ -258,6 +277,7 @@ static void on_start(struct call *call, const struct call_event *ev, struct call
 static void on_attempt(struct call *call, const struct call_event *ev, struct call_effect *fx)
 {
     call->last_retryable = ev->retry_allowed;
+    call->asked = false;
     if (ev->retry_after_ms >= 0) {
         int64_t wait = ev->retry_after_ms < call->policy.retry_after_max_ms ? ev->retry_after_ms
                                                                             : call->policy.retry_after_max_ms;
@@ -304,7 +324,8 @@ static void on_attempt(struct call *call, const struct call_event *ev, struct ca
     case OUTCOME_NONE:
     case OUTCOME_COUNT:
         call->maybe_ran = true;
-        call->may_travel = ev->status == 0;
+        /* An answer does not end the travelling: whoever stands between may have written it. */
+        call->may_travel = true;
         call->closed_ms = ev->now_ms;
         after_doubt(call, ev, fx);
         return;
@@ -353,7 +374,7 @@ static void on_answer(struct call *call, const struct call_event *ev, struct cal
         } else if (may_send_again(call, ev->now_ms)) {
             send_later(call, ev, fx, false);
         } else {
-            give_up(call, fx, why_no_more(call));
+            give_up(call, ev, fx, why_no_more(call));
         }
         return;
     case RECEIPT_ANSWER_UNKNOWN:
@@ -389,7 +410,7 @@ static void on_denied(struct call *call, const struct call_event *ev, struct cal
     if (ev->denial == CALL_DENIED_LOST)
         end(call, fx, STATE_UNKNOWN, false, REASON_LEASE_EXPIRED, NEXT_QUERY_RECEIPT);
     else
-        end_as_joined(call, fx, reasons[ev->denial]);
+        give_up(call, ev, fx, reasons[ev->denial]);
 }
 
 static void on_fenced(struct call *call, const struct call_event *ev, struct call_effect *fx)
