@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: MIT
 """The built gateway as a process: configured, started, watched, killed and started again over the same store."""
 
+import contextlib
 import json
 import os
 import pathlib
 import signal
+import sqlite3
 import subprocess
 import threading
 import time
@@ -139,6 +141,8 @@ class Gateway:
     def wait(self, seconds=40):
         code = self.process.wait(seconds)
         self.reader.join(10)
+        if code not in (0, -signal.SIGKILL):
+            print(f"the gateway ended with {code}:", *self.said()[-30:], sep="\n  ")
         return code
 
     def signal(self, what):
@@ -204,6 +208,15 @@ class Gateway:
             if (head == name or head.startswith(name + "{")) and all(f'{k}="{v}"' in head for k, v in labels.items()):
                 total += float(number)
         return total
+
+    def rows(self, sql, *values):
+        """What the store holds, read beside the gateway."""
+        with contextlib.closing(sqlite3.connect(f"file:{self.store}?mode=ro", uri=True, timeout=10)) as db:
+            return db.execute(sql, values).fetchall()
+
+    def tasks(self, call_id):
+        """Compensation tasks of a call."""
+        return self.rows("select t.status from compensation t join call c on c.id = t.call where c.call_id = ?", call_id)
 
     def logged(self, call_id, seconds=5):
         """The log lines of a call, once there are any."""
