@@ -132,7 +132,9 @@ int main(int argc, char **argv)
     }
     size_t calls = argc > 2 ? strtoul(argv[2], NULL, 10) : 20000;
     size_t stored = argc > 3 ? strtoul(argv[3], NULL, 10) : 0;
-    prng_seed(&prng, (uint64_t)time(NULL));
+    struct timespec at;
+    clock_gettime(CLOCK_REALTIME, &at);
+    prng_seed(&prng, (uint64_t)at.tv_sec * 1000000000 + (uint64_t)at.tv_nsec);
     memset(body, 'b', sizeof body);
     buffer_format(&url, "sqlite:%s", argv[1]);
     struct store_settings settings = {.url = buffer_cstring(&url), .owner = "bench"};

@@ -28,7 +28,7 @@
 #define SQLITE_CREATION_SKEW_MS                                                                              \
     (10 * 60 * 1000) /* ids made this long before a new file was created are taken */
 #define SQLITE_PAGE_BYTES       4096
-#define SQLITE_CACHE_KIB        32768 /* of the writer; readers have SQLITE_READER_CACHE_KIB each */
+#define SQLITE_CACHE_KIB        8192 /* of the writer; readers have SQLITE_READER_CACHE_KIB each */
 #define SQLITE_READER_CACHE_KIB 2048
 #define SQLITE_BUSY_MS          2000         /* how long a batch waits for a foreign lock, e.g. of a shell */
 #define SQLITE_WAL_IDLE_PAGES   256          /* when idle, a shorter log is not worth a checkpoint */

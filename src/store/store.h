@@ -32,14 +32,18 @@ enum store_kind {
      * claim whose both identities are new also looks for an unresolved call (RECEIVED, PROCESSING, UNKNOWN) with
      * the same tenant, scope and fingerprint; with `block_suspect` it then does not insert. A row whose callId
      * was made by the store's covers_since bound (id_time_ms < covers_since, id_time_ms != 0) is not
-     * inserted either; the caller sees it in rows.covers_since_ms. The row's state, owner, fence (1), lease,
-     * attempt_count and first_attempt are taken as given; created, updated and window are the store's now.
+     * inserted either; the caller sees it in rows.covers_since_ms, which for a claim is the bound under which ids are
+     * refused (a new file takes ids made up to SQLITE_CREATION_SKEW_MS before it; the other kinds give the bound
+     * itself). The row's state, owner, fence (1), lease, attempt_count and first_attempt are taken as given, and
+     * window_ms where it is not 0, so that it is the instant the key was made with; created and updated are the
+     * store's now. With `done`, rows.call is the row.
      * With `peek` it only looks (call, holder, suspect) and never inserts; a reader serves it. */
     STORE_CLAIM,
     /* Compare-and-set into PROCESSING, for a repeat of a call (FAILED not final, UNKNOWN) and for a new call on
      * a key whose holder FAILED. Expected: the call's row and fence (expect_call_id 0: no row yet, insert `row`),
      * and the slot's holder and its fence (expect_holder_id 0: no holder). All as expected: the call's row gets
-     * state PROCESSING, fence + 1, owner, lease_end, the slot; `done`, and rows.call is the row as it stands now.
+     * state PROCESSING, fence + 1, owner, lease_end, the slot, and loses an answer of the run before; `done`, and
+     * rows.call is the row as it stands now. A holder that is not the call itself must be in FAILED.
      * Otherwise nothing is written, and the rows are given. */
     STORE_TAKE,
     /* Binds a call to another call's effect: holder expect_holder_id must be in SUCCESS. Inserts `row` (or changes
@@ -56,10 +60,12 @@ enum store_kind {
      * an outsider (any_fence: raises the fence). state, final, reason, attempts, maybe_ran, result, lives come
      * from `row`; on UNKNOWN with `make_task` a compensation task in the same commit. result_status 0: the stored
      * result stays as it is. Wakes the watchers of the row. With `answer_only` the result is given to watchers and
-     * not stored. STATUS_CONFLICT: nothing was written, rows.call tells what stands. */
+     * not stored. No attempts given: those stored stay. A final ending of an UNKNOWN row (`from_states` names UNKNOWN)
+     * resolves its compensation task. What is final is never written again. STATUS_OK: `done`, rows.call is not
+     * filled. STATUS_CONFLICT: nothing was written, rows.call tells what stands. */
     STORE_END,
     /* The fence of CONTRACT section 4 by call digest: no row, RECEIVED or FAILED not final -> FAILED, final,
-     * REASON_FENCED: `done`. Anything else is left as it is. rows.call (and holder) tell what stands. */
+     * REASON_FENCED, fence + 1, the lives of `row`: `done`. A row made by a fence never holds its key's slot. Anything else is left as it is. rows.call (and holder) tell what stands. */
     STORE_FENCE,
     /* Reads by call digest: rows.call, and rows.holder where the call has a key. Never waits behind writes. */
     STORE_LOOKUP,
@@ -73,7 +79,8 @@ enum store_kind {
     STORE_EXPIRE,
     /* One bounded step of purging: bodies past result_expires, FAILED not final past key_expires -> final
      * REASON_ABANDONED, tombstones past tombstone_expires removed (raising covers_since). `count` says how many
-     * rows were touched: fewer than `limit` means nothing is left to do now. */
+     * rows were touched: fewer than `limit` means nothing is left to do now, unless `more` says that the step ended
+     * at its bound of rows looked at. */
     STORE_PURGE,
     /* Reads ids of rows in UNKNOWN or PROCESSING by this owner or any, oldest first, after `id`, at most `limit`,
      * into `expired`. For the maintenance at start. */
