@@ -294,11 +294,12 @@ static void on_reply_end(void *context, struct exchange *exchange, const struct 
     (void)arena_copy(&run->arena, buffer_view(&words), &a->evidence);
     buffer_fini(&words);
     metrics_add(shard->counts, METRIC_attempts, run->lane->series, (size_t)outcome, 1);
-    metrics_observe(shard->counts, METRIC_upstream_seconds, (double)(clock_monotonic_us() - run->sent_us) / 1e6);
+    metrics_observe(shard->counts, METRIC_upstream_seconds,
+                    (double)(clock_monotonic_us() - run->sent_us) / 1e6);
     /* A first attempt that simply succeeded is told by the line of the ending. */
     bool plain = outcome == OUTCOME_SUCCESS && a->n == 1;
-    log_event(shard->log, plain ? LOG_LEVEL_DEBUG : LOG_LEVEL_INFO, clock_wall_ms(), run->id.call_id, "attempt_ended",
-              LOG_NUMBER("attempt", a->n), LOG_STRING("outcome", outcome_json(outcome)),
+    log_event(shard->log, plain ? LOG_LEVEL_DEBUG : LOG_LEVEL_INFO, clock_wall_ms(), run->id.call_id,
+              "attempt_ended", LOG_NUMBER("attempt", a->n), LOG_STRING("outcome", outcome_json(outcome)),
               LOG_TEXT("evidence", a->evidence), LOG_NUMBER("status", evidence.status),
               LOG_NUMBER("took_ms", evidence.took_ms), LOG_STRING("route", run->lane->s->name));
     bool reached = evidence.end == EVIDENCE_ANSWER || outcome == OUTCOME_UNKNOWN;

@@ -108,10 +108,11 @@ static void ended(struct job *job)
             metrics_add(shard->counts, METRIC_compensations, run->lane->series, 0, 1);
         log_event(shard->log, LOG_LEVEL_INFO, clock_wall_ms(), run->id.call_id, "call_ended",
                   LOG_STRING("state", state_text(run->effect.state)), LOG_BOOL("final", run->effect.final),
-                  LOG_STRING("reason", reason_text(run->effect.reason)), LOG_NUMBER("status", run->row.result_status),
-                  LOG_NUMBER("attempts", run->row.attempt_count), LOG_NUMBER("took_ms", run_now(run) - run->at_ms),
-                  LOG_TEXT("key", run->row.key), LOG_STRING("route", run->lane->s->name),
-                  LOG_TEXT("trace_id", run->row.trace_id),
+                  LOG_STRING("reason", reason_text(run->effect.reason)),
+                  LOG_NUMBER("status", run->row.result_status),
+                  LOG_NUMBER("attempts", run->row.attempt_count),
+                  LOG_NUMBER("took_ms", run_now(run) - run->at_ms), LOG_TEXT("key", run->row.key),
+                  LOG_STRING("route", run->lane->s->name), LOG_TEXT("trace_id", run->row.trace_id),
                   LOG_STRING("call_id_source", run->row.call_id_made ? "gateway" : "caller"));
         if (run->visit)
             run->visit->run_ended = true;

@@ -54,8 +54,8 @@ struct visit {
     int64_t refusal_retry_ms;
     struct job *watch; /* while JOINED */
     bool joined_operation;
-    struct run *run; /* while RUNNING */
-    bool run_ended;  /* its ending is on disk and in the log */
+    struct run *run;      /* while RUNNING */
+    bool run_ended;       /* its ending is on disk and in the log */
     struct slice suspect; /* in the arena */
     bool swap_told;
 };

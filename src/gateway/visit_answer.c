@@ -10,8 +10,8 @@ static void note_answer(struct visit *visit, int status, enum outcome outcome, c
                     (double)(clock_monotonic_us() - visit->came_us) / 1e6);
     /* A call's first answer is told by the line of its ending; one line a request is enough. */
     bool told = visit->run && visit->run_ended;
-    log_event(shard->log, told ? LOG_LEVEL_DEBUG : LOG_LEVEL_INFO, clock_wall_ms(), visit->id.call_id, "answered",
-              LOG_STRING("how", how), LOG_STRING("outcome", outcome_json(outcome)),
+    log_event(shard->log, told ? LOG_LEVEL_DEBUG : LOG_LEVEL_INFO, clock_wall_ms(), visit->id.call_id,
+              "answered", LOG_STRING("how", how), LOG_STRING("outcome", outcome_json(outcome)),
               LOG_NUMBER("status", status), LOG_TEXT("key", visit->id.key),
               LOG_STRING("route", visit->lane->s->name), LOG_TEXT("trace_id", visit->id.trace_id),
               LOG_STRING("call_id_source", visit->id.call_id_made ? "gateway" : "caller"));
