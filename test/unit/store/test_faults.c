@@ -48,14 +48,14 @@ static void expect_as_answered(const struct story *s)
     look(&op, "C");
     if (s->claimed == STATUS_OK)
         assert_int_equal(op.rows.call.state, STATE_PROCESSING);
-    else if (s->claimed == STATUS_IO)
+    else if (s->claimed == STATUS_IO || s->claimed == STATUS_NO_MEMORY)
         assert_int_equal(op.rows.call.id, 0);
     else
         assert_int_equal(s->claimed, STATUS_UNKNOWN);
     look(&op, "A");
     if (s->ended == STATUS_OK)
         EXPECT_TEXT(op.rows.call.result_body, "A's answer");
-    else if (s->ended == STATUS_IO)
+    else if (s->ended == STATUS_IO || s->ended == STATUS_NO_MEMORY)
         assert_int_equal(op.rows.call.state, STATE_PROCESSING);
     else
         assert_int_equal(s->ended, STATUS_UNKNOWN);
@@ -151,6 +151,43 @@ static void every_fault_of_a_batch_is_answered_truly(void **state)
                   answers[STATUS_UNKNOWN]);
     assert_true(answers[STATUS_IO] > 0);
     assert_int_equal(answers[STATUS_INVALID] + answers[STATUS_FULL] + answers[STATUS_NOT_FOUND], 0);
+}
+
+/* SQLite may have only so many percent of the memory that it has: a batch meets the end of it at ever later points, and
+ * so does the connection that is opened anew. */
+static void memory_that_runs_out_is_answered_truly(void **state)
+{
+    (void)state;
+    int answers[STATUS_NO_MEMORY + 1] = {0};
+    for (int percent = 2; percent <= 140; percent += 2) {
+        struct story s;
+        struct store_op claims = {0}, ends = {0};
+        struct store_op *list[] = {&claims, &ends};
+        bench_clean();
+        open_as("first");
+        s.a = claim("A", "k1", "f1");
+        s.b = claim("B", "k2", "f2");
+        end(s.b, 1, STATE_SUCCESS, "B's answer");
+        ask_claim(&claims, "C", "k3", "f3");
+        ask_end(&ends, s.a, 1, STATE_SUCCESS, "A's answer");
+        sqlite3_hard_heap_limit64(sqlite3_memory_used() * percent / 100);
+        store_batch(store, list, 2);
+        sqlite3_hard_heap_limit64(0);
+        s.claimed = claims.status;
+        s.ended = ends.status;
+        answers[s.claimed]++;
+        store_op_fini(&claims), store_op_fini(&ends);
+        expect_as_answered(&s);
+        assert_true(claim("E", "k5", "f5"));
+        reopen_as("first");
+        expect_as_answered(&s);
+        store_close(store);
+        store = NULL;
+    }
+    print_message("    answered OK %d, IO %d, NO_MEMORY %d\n", answers[STATUS_OK], answers[STATUS_IO],
+                  answers[STATUS_NO_MEMORY]);
+    assert_true(answers[STATUS_OK] > 0 && answers[STATUS_NO_MEMORY] + answers[STATUS_IO] > 0);
+    bench_clean();
 }
 
 static void every_fault_of_opening_is_a_sentence(void **state)
@@ -372,6 +409,7 @@ int main(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_fault_of_a_batch_is_answered_truly),
+        cmocka_unit_test(memory_that_runs_out_is_answered_truly),
         cmocka_unit_test(every_fault_of_opening_is_a_sentence),
         cmocka_unit_test(what_was_answered_survives_power_cuts),
         cmocka_unit_test(what_was_answered_survives_kill_9),
