@@ -4,6 +4,7 @@
 #include "gateway/admin.h"
 #include "gateway/node.h"
 #include "gateway/receipts.h"
+#include "gateway/run.h"
 #include "gateway/shard.h"
 #include "gateway/upkeep.h"
 
@@ -91,6 +92,7 @@ static enum status shard_start(struct gateway *g, struct thread *t, size_t index
     shard->owner = g->owner;
     shard->metrics = g->metrics;
     list_init(&shard->jobs);
+    list_init(&shard->run_list);
     if (getrandom(&seed, sizeof seed, 0) != (ssize_t)sizeof seed)
         return STATUS_IO;
     prng_seed(&shard->random, seed);
@@ -198,7 +200,7 @@ static void look_empty(struct net_timer *timer)
 {
     struct thread *t = LIST_ENTRY(timer, struct thread, drain_timer);
     struct shard *shard = &t->shard;
-    size_t open = shard->visits + shard->runs;
+    size_t open = shard->visits + runs_busy(shard);
     for (size_t i = 0; i < shard->server_count; i++)
         open += net_server_connections(shard->servers[i]);
     if (open) {
@@ -229,6 +231,7 @@ static void on_stop(struct letter *letter)
         net_server_free(shard->servers[i]);
     shard->server_count = 0;
     receipts_fini(shard);
+    runs_abandon(shard);
     outlets_release(shard->outlets);
     shard->outlets = NULL;
     net_loop_stop(shard->loop);
@@ -545,8 +548,7 @@ int gateway_main(struct settings *settings, const char *conf_path, const struct 
     }
     if (g->abandoned) {
         /* Calls still run on the other threads: the store is made for an end like this one. */
-        log_close(g->home->shard.log);
-        log_writer_stop(g->log_writer, LOG_LAST_WAIT_MS);
+        log_writer_abandon(g->log_writer, LOG_LAST_WAIT_MS);
         _exit(code);
     }
     stop(g);

@@ -158,16 +158,28 @@ enum status log_writer_start(struct log_writer **out, int fd, size_t bytes_max)
     return STATUS_OK;
 }
 
-uint64_t log_writer_stop(struct log_writer *w, int64_t wait_ms)
+/* Lets the thread write what is left and waits for its end. */
+static void finish(struct log_writer *w, int64_t wait_ms)
 {
-    if (!w)
-        return 0;
     pthread_mutex_lock(&w->lock);
     w->stopping = true;
     w->give_up_ms = monotonic_ms() + wait_ms;
     pthread_cond_signal(&w->more);
     pthread_mutex_unlock(&w->lock);
     pthread_join(w->thread, NULL);
+}
+
+void log_writer_abandon(struct log_writer *w, int64_t wait_ms)
+{
+    if (w)
+        finish(w, wait_ms);
+}
+
+uint64_t log_writer_stop(struct log_writer *w, int64_t wait_ms)
+{
+    if (!w)
+        return 0;
+    finish(w, wait_ms);
     assert(w->count == 0);
     uint64_t lost = log_writer_dropped(w);
     pthread_cond_destroy(&w->more);

@@ -64,6 +64,9 @@ enum status log_writer_start(struct log_writer **out, int fd, size_t bytes_max);
  */
 uint64_t log_writer_stop(struct log_writer *w, int64_t wait_ms);
 
+/* As log_writer_stop(), for a process that leaves at once while other threads still have their logs: writes what is left
+ * and ends the thread, and frees nothing. Nothing of this writer may be used afterwards. */
+void log_writer_abandon(struct log_writer *w, int64_t wait_ms);
 /* Lines lost so far, over all logs; for the metric. Any thread. */
 uint64_t log_writer_dropped(const struct log_writer *w);
 

@@ -38,6 +38,11 @@ void run_free(struct run *run)
 {
     struct shard *shard = run->shard;
     assert(!run->exchange && !run->query && run->jobs == 0);
+    list_remove(&run->link);
+    if (run->watch) {
+        run->watch->owner = NULL;
+        worker_cancel(shard->worker, &run->watch->op);
+    }
     net_timer_disarm(shard->loop, &run->timer);
     net_timer_disarm(shard->loop, &run->lease_timer);
     if (run->retry_out)
@@ -301,10 +306,30 @@ static void do_ask(struct run *run)
 static void on_wait_over(struct net_timer *timer)
 {
     struct run *run = LIST_ENTRY(timer, struct run, timer);
-    if (run->lost)
-        return;
+    if (run->lost || (run->shard->draining && run->machine.pending))
+        return; /* what the callee works on is asked about by the next process */
     struct call_event event = {.type = CALL_EV_TIMER};
     run_feed(run, &event);
+}
+
+/* Its row ended without us: the service reported, or a person spoke. */
+static void ended_elsewhere(struct job *job)
+{
+    struct run *run = job->owner;
+    if (run)
+        run->watch = NULL;
+    if (run && !run->lost && !run->ending && job->op.status == STATUS_OK)
+        run_lose(run, &job->op.rows);
+    job_free(job);
+}
+
+static void watch_row(struct run *run)
+{
+    run->watch = job_new(run->shard, STORE_WATCH, run, ended_elsewhere);
+    if (run->watch) {
+        run->watch->op.id = run->row.id;
+        job_submit(run->watch);
+    }
 }
 
 /* The callee accepted it: its 202 goes to the caller once that is on disk. */
@@ -344,6 +369,7 @@ static void do_wait(struct run *run)
     job->op.row.maybe_ran = true;
     job->op.row.lease_end_ms = run_store_now(run) + run->lane->s->lease_ms;
     job_submit(job);
+    watch_row(run);
     /* What is worked on elsewhere holds no place here. */
     admission_leave(run->lane->admission, &run->pass, run_now(run));
 }
@@ -422,6 +448,7 @@ void run_begin(struct visit *visit, const struct call_row *row, int64_t store_no
         run->row.state = STATE_PROCESSING;
         (void)row_keep(&run->row, &run->arena);
         shard->runs++;
+        list_push_back(&shard->run_list, &run->link);
         metrics_add(shard->counts, METRIC_calls_running, run->lane->series, 0, 1);
         run->pass = visit->pass; /* taken over */
         memset(&visit->pass, 0, sizeof visit->pass);
@@ -486,4 +513,21 @@ void run_unlink_visit(struct run *run)
             exchange_resume(run->exchange);
     }
     visit_unlink_run(visit);
+}
+
+size_t runs_busy(const struct shard *shard)
+{
+    size_t busy = 0;
+    for (const struct list *l = shard->run_list.next; l != &shard->run_list; l = l->next) {
+        const struct run *run = LIST_ENTRY(l, struct run, link);
+        bool resting = run->machine.pending && !run->visit && !run->exchange && !run->query && run->jobs == 0;
+        busy += !resting;
+    }
+    return busy;
+}
+
+void runs_abandon(struct shard *shard)
+{
+    while (!list_empty(&shard->run_list))
+        run_free(LIST_ENTRY(shard->run_list.next, struct run, link));
 }

@@ -24,5 +24,9 @@ void run_begin(struct visit *visit, const struct call_row *row, int64_t store_no
 void run_unlink_visit(struct run *run);
 /* The caller takes streamed bytes again. */
 void run_drain(struct run *run);
+/* Runs that a shard which ends must wait for: all but those that only wait for a callee that has accepted the call. */
+size_t runs_busy(const struct shard *shard);
+/* Lets the others go: their rows stay PROCESSING, and the next process asks their receipts. */
+void runs_abandon(struct shard *shard);
 
 #endif

@@ -96,9 +96,10 @@ static void ended(struct job *job)
     struct shard *shard = run->shard;
     enum status status = job->op.status;
     run->jobs--;
-    if (status == STATUS_OK && job->op.rows.call.id == run->row.id) {
-        run->row.ended_ms = job->op.rows.call.ended_ms;
-        run->row.updated_ms = job->op.rows.call.updated_ms;
+    if (status == STATUS_OK) {
+        /* What is told from memory is what the store would tell. */
+        run->row.ended_ms = run->row.updated_ms = job->op.rows.now_ms;
+        run->covers_since_ms = job->op.rows.covers_since_ms;
     }
     if (status == STATUS_OK) {
         struct rows rows = run_rows(run);

@@ -26,6 +26,7 @@ struct reply {
 };
 
 struct run {
+    struct list link; /* in the shard's run_list */
     struct shard *shard;
     struct outlets *outlets;
     const struct lane *lane;
@@ -58,6 +59,7 @@ struct run {
     struct buffer attempts_text;
     int jobs;
     bool pending_stored;
+    struct job *watch;                       /* of its own row, while the callee works: a report may end it */
     bool ending;                             /* the ending is being written */
     struct buffer result_lines, result_body; /* of a receipt */
     bool has_result;

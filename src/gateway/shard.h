@@ -55,6 +55,7 @@ struct shard {
     size_t jobs_idle;
     struct lookup_table *lookups; /* receipts being read (receipts.c) */
     size_t visits, runs;          /* alive */
+    struct list run_list;         /* the runs */
     bool draining;
 };
 

@@ -57,16 +57,11 @@ struct visit {
     struct run *run;      /* while RUNNING */
     bool run_ended;       /* its ending is on disk and in the log */
     struct slice suspect; /* in the arena */
-    bool swap_told;
 };
 
-/* Begins a guarded request at its head; takes it over: every event of the request goes to the functions below. */
+/* Begins a guarded request at its head; takes it over as its guest. */
 void visit_begin(struct shard *shard, struct request *request, const struct lane *lane,
                  const struct route_match *match);
-void visit_body(struct visit *visit, struct slice piece);
-void visit_body_end(struct visit *visit);
-void visit_drain(struct visit *visit);
-void visit_finished(struct visit *visit, bool gone);
 
 /* For runs. Answers with an upstream's first answer: lines without ours, the body whole. */
 void visit_answer_first(struct visit *visit, int status, struct slice lines, struct slice body,
