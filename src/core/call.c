@@ -92,6 +92,12 @@ static void give_up(struct call *call, const struct call_event *ev, struct call_
     end_as_joined(call, fx, why);
 }
 
+/* Past this the callee may have forgotten the key, and would run the request as a new one. */
+static bool key_life_over(const struct call *call, int64_t now)
+{
+    return call->attempts > 0 && now - call->first_ms > call->policy.upstream_key_life_ms;
+}
+
 static void send_now(struct call *call, const struct call_event *ev, struct call_effect *fx)
 {
     int64_t timeout = call->policy.attempt_timeout_ms;
@@ -104,6 +110,10 @@ static void send_now(struct call *call, const struct call_event *ev, struct call
     } else if (ev->type != CALL_EV_START &&
                deadline_left(call->deadline_ms, ev->now_ms) < DEADLINE_ATTEMPT_MIN_MS) {
         give_up(call, ev, fx, REASON_DEADLINE); /* a timer may ring late, after a suspend for example */
+        return;
+    }
+    if (ev->type != CALL_EV_START && key_life_over(call, ev->now_ms)) {
+        give_up(call, ev, fx, REASON_DEADLINE);
         return;
     }
     fx->waited_ms = ev->type == CALL_EV_TIMER ? ev->now_ms - call->wait_began_ms : 0;
@@ -139,6 +149,7 @@ static void ask_now(struct call *call, const struct call_event *ev, struct call_
         return;
     }
     call->queries++;
+    call->query_began_ms = ev->now_ms;
     call->phase = CALL_ASKING;
     fx->type = CALL_DO_ASK;
     fx->timeout_ms = timeout;
@@ -179,12 +190,6 @@ static void ask_later(struct call *call, const struct call_event *ev, struct cal
     end_as_joined(call, fx, queries_left ? REASON_DEADLINE : REASON_RETRIES);
 }
 
-/* Past this the callee may have forgotten the key, and would run the request as a new one. */
-static bool key_life_over(const struct call *call, int64_t now)
-{
-    return call->attempts > 0 && now - call->first_ms > call->policy.upstream_key_life_ms;
-}
-
 /* Whether the rules let the same call be sent once more at all ("When a repeat is safe"). */
 static bool may_send_again(const struct call *call, int64_t now)
 {
@@ -214,8 +219,8 @@ static void send_later(struct call *call, const struct call_event *ev, struct ca
         int64_t safe = deadline_add(call->closed_ms, call->policy.resend_after_ms);
         if (safe > until)
             until = safe;
-        /* The answer just heard is from before that moment: it is asked once more at its end. */
-        call->recheck = safe > ev->now_ms && call->policy.has_receipts;
+        /* The answer just heard may have been read before that moment, when its query began: it is asked once more. */
+        call->recheck = safe > call->query_began_ms && call->policy.has_receipts;
         if (call->recheck && call->queries >= call->policy.receipt_queries) {
             give_up(call, ev, fx, REASON_RETRIES);
             return;

@@ -15,7 +15,7 @@
  *     |                            WAIT_SEND <--not received, and a repeat is safe
  *     |                                     |                |
  *     |                                     |                `--not received, not safe--> FENCING --> ENDED
- *     `--resume: ASK--> ASKING              `- no time, no budget -> ENDED
+ *     `--resume: ASK--> ASKING              `- no time, no budget -> FENCING or ENDED
  *
  *   state      event                         next
  *   IDLE       START fresh                   SENDING
@@ -25,10 +25,11 @@
  *   SENDING    ATTEMPT not_executed          WAIT_SEND, ASKING (429 where receipts exist), ENDED FAILED not final
  *   SENDING    ATTEMPT unknown               ASKING; without receipts as START resumed
  *   SENDING    ATTEMPT pending               WAIT_ASK
- *   SENDING    DENIED                        as an attempt that may not be repeated
+ *   SENDING    DENIED                        ENDED; FENCING where the last receipt said not received; lost: UNKNOWN
  *   ASKING     ANSWER ...                    ENDED, WAIT_ASK, WAIT_SEND, FENCING
  *   WAIT_ASK   TIMER                         ASKING, or ENDED at the deadline
- *   WAIT_SEND  TIMER                         SENDING, or ASKING where the wait was for a request that may still travel
+ *   WAIT_SEND  TIMER                         SENDING, or ASKING where the wait was for a request that may still travel;
+ *                                            rung too late: as DENIED
  *   FENCING    FENCED yes                    ENDED FAILED final; no: ENDED UNKNOWN
  *
  * Always true (call_invariant()):
@@ -154,7 +155,7 @@ struct call {
     bool any_failed;       /* an attempt ran and failed without effect */
     bool last_retryable;   /* the last not_executed may be repeated by us */
     bool recheck;          /* WAIT_SEND ends in a query */
-    int64_t deadline_ms, first_ms, closed_ms, not_before_ms, wait_began_ms;
+    int64_t deadline_ms, first_ms, closed_ms, not_before_ms, wait_began_ms, query_began_ms;
     int waits; /* backoffs so far in this run */
     enum reason ending;
     enum call_state end_state;
