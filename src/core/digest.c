@@ -100,8 +100,13 @@ static struct digest row_digest(struct hasher *h, const struct slice *parts, siz
 
 struct digest digest_call(struct hasher *h, struct slice tenant, struct slice call_id)
 {
-    const struct slice parts[] = {call_kind, tenant, call_id};
-    return row_digest(h, parts, 3);
+    const struct slice alone[] = {call_kind, call_id}, both[] = {call_kind, tenant, call_id};
+    struct digest prefix = row_digest(h, alone, 2);
+    if (!tenant.len)
+        return prefix; /* one tenant: one sum is enough */
+    struct digest whole = row_digest(h, both, 3);
+    memcpy(whole.bytes, prefix.bytes, DIGEST_CALL_PREFIX);
+    return whole;
 }
 
 struct digest digest_operation(struct hasher *h, struct slice tenant, struct slice route_scope,

@@ -50,7 +50,10 @@ void hasher_end(struct hasher *h, struct digest32 *out);
 /* Frees the context. NULL and a hasher that failed to start are accepted. */
 void hasher_fini(struct hasher *h);
 
-/* The digest of a callId: unique per tenant. Begins and ends a sum of its own. */
+/* The digest of a callId: unique per tenant. Its first DIGEST_CALL_PREFIX bytes come from the callId alone, so that a
+ * person who does not know the tenant can still find it; the rest from tenant and callId. Two callIds meet only if both
+ * halves do: 128 bits over different callIds, 64 bits over the tenants of one callId. Begins and ends sums of its own. */
+#define DIGEST_CALL_PREFIX 8
 struct digest digest_call(struct hasher *h, struct slice tenant, struct slice call_id);
 
 /* The digest of an operation: tenant + route scope + key. Never equal by construction to a digest_call. */

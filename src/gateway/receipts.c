@@ -44,6 +44,7 @@ struct asker {
     struct request *request;
     unsigned holds;
     bool admin;
+    bool any_tenant; /* a person, or a reporting service, who does not name the tenant */
     enum asker_verb verb;
     struct arena arena;
     struct buffer body;
@@ -566,16 +567,34 @@ static void do_report(struct asker *a, const struct rows *rows)
     job_submit(job);
 }
 
+/* The tenant that was not named is the one whose call it is. */
+static bool know_tenant(struct asker *a, const struct call_row *row)
+{
+    if (!row->id)
+        return true;
+    a->id.call_digest = row->call_digest;
+    return arena_copy(&a->arena, row->tenant, &a->id.tenant);
+}
+
 /* The row before a change: its credential must fit. */
 static void checked(struct job *job)
 {
     struct asker *a = job->owner;
     if (!a->request) {
         /* nobody listens */
-    } else if (job->op.status != STATUS_OK) {
+    } else if (a->any_tenant && job->op.status == STATUS_CONFLICT) {
+        answer_problem(a, PROBLEM_AMBIGUOUS_CALL_ID,
+                       "several tenants have this callId: name one with ?tenant=", STATE_NOT_RECEIVED);
+    } else if (job->op.status != STATUS_OK || (a->any_tenant && !know_tenant(a, &job->op.rows.call))) {
         store_trouble(a, 0);
     } else if (other_credential(a, &job->op.rows.call)) {
         answer_problem(a, PROBLEM_CREDENTIAL_MISMATCH, NULL, STATE_UNKNOWN);
+    } else if (a->verb == ASK_READ) {
+        tell(a, &job->op.rows);
+    } else if (a->any_tenant && !job->op.rows.call.id && a->verb != ASK_REPORT) {
+        answer_problem(
+            a, PROBLEM_AMBIGUOUS_CALL_ID,
+            "no tenant has this callId yet: name the one to fence it for with ?tenant=", STATE_NOT_RECEIVED);
     } else if (a->verb == ASK_REPORT) {
         do_report(a, &job->op.rows);
     } else {
@@ -585,7 +604,7 @@ static void checked(struct job *job)
     drop(a);
 }
 
-static void check_then_change(struct asker *a)
+static void check_then_act(struct asker *a)
 {
     struct job *job = job_new(a->shard, STORE_LOOKUP, hold(a), checked);
     if (!job) {
@@ -596,6 +615,7 @@ static void check_then_change(struct asker *a)
     job->op.row.call_digest = a->id.call_digest;
     job->op.row.tenant = a->id.tenant;
     job->op.row.call_id = a->id.call_id;
+    job->op.any_tenant = a->any_tenant;
     job_submit(job);
 }
 
@@ -720,15 +740,9 @@ static bool read_principal(struct asker *a)
     a->admin = true; /* a reporting service is no caller: it has no credential of the call's */
     if (query_param(a, "tenant", &a->id.tenant))
         return true;
-    if (a->outlets->setup->has_tenant || a->outlets->setup->has_credential) {
-        /* The header that names a tenant serves as well. */
-        enum problem problem = identity_read_principal(&a->id, &in);
-        if (problem) {
-            answer_problem(a, PROBLEM_AMBIGUOUS_CALL_ID,
-                           "tenants are kept apart: name the tenant with ?tenant=", STATE_NOT_RECEIVED);
-            return false;
-        }
-    }
+    /* The header that names a tenant serves as well; without either the callId must be one tenant's alone. */
+    if (a->outlets->setup->has_tenant || a->outlets->setup->has_credential)
+        a->any_tenant = identity_read_principal(&a->id, &in) != PROBLEM_NONE;
     return true;
 }
 
@@ -740,10 +754,10 @@ static void act(struct asker *a)
     enum problem problem = a->verb == ASK_REPORT ? read_report(a, &why) : PROBLEM_NONE;
     if (problem)
         answer_problem(a, problem, why, STATE_NOT_RECEIVED);
-    else if (a->verb == ASK_READ)
+    else if (a->verb == ASK_READ && !a->any_tenant)
         begin_read(a);
     else
-        check_then_change(a);
+        check_then_act(a);
 }
 
 static void on_body(struct guest *guest, struct slice piece)

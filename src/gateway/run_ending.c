@@ -170,7 +170,8 @@ void run_end(struct run *run)
         net_timer_arm(run->shard->loop, &run->timer, run_now(run) + RUN_END_RETRY_MS, on_end_again);
         return;
     }
-    job->op.from_states = 1u << STATE_PROCESSING;
+    /* A call that was UNKNOWN before has a compensation task, which its ending closes. */
+    job->op.from_states = 1u << STATE_PROCESSING | (run->resumed ? 1u << STATE_UNKNOWN : 0);
     job->op.answer_only = fx->state == STATE_FAILED && !fx->final;
     job->op.make_task = fx->state == STATE_UNKNOWN;
     job->op.task_due_ms = run_store_now(run) + run->lane->s->round_gap_ms;

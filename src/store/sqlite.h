@@ -136,6 +136,9 @@ int result_write(struct connection *c, int64_t id, const struct call_row *row);
 /* sqlite_identity.c */
 /* Of a 16-byte digest: the row's id, or 0. On a reader's connection compare tail_epoch() around all that was found. */
 int identity_find(struct sqlite_store *s, struct connection *c, const struct digest *digest, int64_t *id);
+/* Rows of the callIds whose digests share the prefix that the callId's text alone makes, in the writer's memory or in the
+ * table; a row may come twice. */
+int identity_prefix(struct sqlite_store *s, const struct digest *digest, int64_t *ids, size_t max, size_t *count);
 /* Of a row's callId and, where it has a key, of who holds that. */
 int identities_find(struct sqlite_store *s, struct connection *c, const struct call_row *row, int64_t *call,
                     int64_t *holder);

@@ -45,6 +45,26 @@ int identity_find(struct sqlite_store *s, struct connection *c, const struct dig
     return rc;
 }
 
+int identity_prefix(struct sqlite_store *s, const struct digest *digest, int64_t *ids, size_t max,
+                    size_t *count)
+{
+    struct digest low = *digest, high = *digest;
+    memset(low.bytes + DIGEST_CALL_PREFIX, 0, sizeof low.bytes - DIGEST_CALL_PREFIX);
+    memset(high.bytes + DIGEST_CALL_PREFIX, 0xff, sizeof high.bytes - DIGEST_CALL_PREFIX);
+    sqlite3_stmt *stmt = connection_statement(&s->writer, SQL_IDENTITY_PREFIX);
+    if (!stmt)
+        return sqlite3_extended_errcode(s->writer.db);
+    *count = tail_prefix(&s->tail, digest, ids, max);
+    sqlite3_bind_blob(stmt, 1, low.bytes, sizeof low.bytes, SQLITE_STATIC);
+    sqlite3_bind_blob(stmt, 2, high.bytes, sizeof high.bytes, SQLITE_STATIC);
+    int rc;
+    while ((rc = connection_step(stmt)) == SQLITE_ROW) {
+        if (*count < max)
+            ids[(*count)++] = sqlite3_column_int64(stmt, 0);
+    }
+    return rc;
+}
+
 int identities_find(struct sqlite_store *s, struct connection *c, const struct call_row *row, int64_t *call,
                     int64_t *holder)
 {

@@ -124,6 +124,39 @@ static int peek(struct sqlite_store *s, struct connection *c, struct store_op *o
     return rc;
 }
 
+#define TENANTS_COMPARED 16 /* rows of one callId that are looked at; two are enough to be ambiguous */
+
+/* A callId without its tenant: found where exactly one tenant has it. On the writer's connection. */
+static int lookup_any(struct sqlite_store *s, struct connection *c, struct store_op *op)
+{
+    int64_t ids[TENANTS_COMPARED], found = 0;
+    size_t count;
+    struct slice call_id = op->row.call_id;
+    int rc = identity_prefix(s, &op->row.call_digest, ids, TENANTS_COMPARED, &count);
+    for (size_t i = 0; rc == SQLITE_OK && i < count; i++) {
+        struct rows one = {0};
+        struct buffer memory = {0};
+        rc = row_read(c, ids[i], &one.call, &memory);
+        if (rc == SQLITE_OK)
+            rows_settle(&one, &memory);
+        bool same = rc == SQLITE_OK && one.call.id && slice_equal(one.call.call_id, call_id);
+        buffer_fini(&memory);
+        if (!same || ids[i] == found)
+            continue;
+        if (found) {
+            op->status = STATUS_CONFLICT;
+            return SQLITE_OK;
+        }
+        found = ids[i];
+    }
+    if (rc != SQLITE_OK || !found)
+        return rc;
+    op->row.call_id.len = 0; /* compared above; the tenant is what was not known */
+    rc = read_rows(s, c, op, found);
+    op->row.call_id = call_id;
+    return rc;
+}
+
 int sqlite_read(struct sqlite_store *s, struct connection *c, struct store_op *op)
 {
     int64_t id = op->id;
@@ -132,6 +165,8 @@ int sqlite_read(struct sqlite_store *s, struct connection *c, struct store_op *o
         return peek(s, c, op);
     if (op->kind == STORE_OPEN_CALLS)
         return open_calls(c, op);
+    if (op->kind == STORE_LOOKUP && op->any_tenant)
+        return lookup_any(s, c, op);
     if (op->kind == STORE_LOOKUP)
         rc = identity_find(s, c, &op->row.call_digest, &id);
     return rc == SQLITE_OK ? read_rows(s, c, op, id) : rc;

@@ -67,7 +67,9 @@ enum store_kind {
     /* The fence of CONTRACT section 4 by call digest: no row, RECEIVED or FAILED not final -> FAILED, final,
      * REASON_FENCED, fence + 1, the lives of `row`: `done`. A row made by a fence never holds its key's slot. Anything else is left as it is. rows.call (and holder) tell what stands. */
     STORE_FENCE,
-    /* Reads by call digest: rows.call, and rows.holder where the call has a key. Never waits behind writes. */
+    /* Reads by call digest: rows.call, and rows.holder where the call has a key. Never waits behind writes.
+     * With `any_tenant` the tenant is not known: STATUS_CONFLICT when several tenants have this callId. It is for people,
+     * and does wait behind writes. */
     STORE_LOOKUP,
     /* Reads by row id (rows.call, rows.holder). */
     STORE_READ,
@@ -100,7 +102,7 @@ struct store_op {
     int64_t id, fence; /* ATTEMPT, RENEW, END, READ, WATCH */
     int64_t expect_call_id, expect_call_fence, expect_holder_id, expect_holder_fence;
     unsigned from_states;
-    bool any_fence, make_task, answer_only, want_suspect, block_suspect, peek;
+    bool any_fence, make_task, answer_only, want_suspect, block_suspect, peek, any_tenant;
     int64_t id_time_ms;  /* CLAIM: the time inside the callId, or 0 */
     int64_t task_due_ms; /* END with make_task: when the first round is due */
     size_t limit;

@@ -197,3 +197,17 @@ void tail_drop(struct tail *t)
     t->epoch++;
     pthread_mutex_unlock(&t->lock);
 }
+
+size_t tail_prefix(const struct tail *t, const struct digest *digest, int64_t *ids, size_t max)
+{
+    const struct tail_generation *generations[] = {&t->young, &t->sealed};
+    size_t count = 0;
+    for (size_t g = 0; g < 2; g++) {
+        for (uint32_t i = 0; i < generations[g]->count && count < max; i++) {
+            const struct tail_entry *e = &generations[g]->entries[i];
+            if (e->id && memcmp(e->digest.bytes, digest->bytes, DIGEST_CALL_PREFIX) == 0)
+                ids[count++] = e->id;
+        }
+    }
+    return count;
+}

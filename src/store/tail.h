@@ -56,7 +56,10 @@ void tail_replace(struct tail *t, struct tail *from);
 
 /* The row of a digest, 0 if it is not here. For the writer's thread. */
 int64_t tail_find(const struct tail *t, const struct digest *digest);
-/* The same for any thread; false: not ready. */
+/* Rows of the digests whose first DIGEST_CALL_PREFIX bytes are those of `digest`, at most `max`; looks at every entry.
+ * For the writer's thread. */
+size_t tail_prefix(const struct tail *t, const struct digest *digest, int64_t *ids, size_t max);
+/* The same as tail_find() for any thread; false: not ready. */
 bool tail_read(struct tail *t, const struct digest *digest, int64_t *id);
 /* The epoch now; false: not ready. */
 bool tail_epoch(struct tail *t, uint64_t *epoch);

@@ -275,6 +275,40 @@ static void a_key_of_another_tenant_or_scope_is_another_key(void **state)
     store_op_fini(&op);
 }
 
+/* A person knows the callId and not the tenant: one tenant's call is found, two are told apart from none. */
+static void a_callid_is_found_without_its_tenant(void **state)
+{
+    (void)state;
+    struct store_op op = {0};
+    int64_t a = claim("A", "k1", "f1");
+    assert_true(a && claim("B", "k2", "f1"));
+    for (int two = 0; two < 2; two++) {
+        op.kind = STORE_LOOKUP;
+        op.any_tenant = true;
+        op.row.call_id = slice_text("A");
+        op.row.call_digest = digest_call(&hasher, slice_of("", 0), op.row.call_id);
+        run(&op);
+        assert_int_equal(op.status, two ? STATUS_CONFLICT : STATUS_OK);
+        assert_int_equal(op.rows.call.id, two ? 0 : a);
+        ask_claim(&op, "A", "k1", "f1");
+        op.row.tenant = slice_text("t2");
+        op.row.call_digest = digest_call(&hasher, op.row.tenant, op.row.call_id);
+        op.row.operation_digest = digest_operation(&hasher, op.row.tenant, op.row.scope, op.row.key);
+        run(&op);
+        assert_int_equal(op.done, !two);
+        store_op_fini(&op);
+        memset(&op, 0, sizeof op);
+    }
+    op.kind = STORE_LOOKUP;
+    op.any_tenant = true;
+    op.row.call_id = slice_text("never");
+    op.row.call_digest = digest_call(&hasher, slice_of("", 0), op.row.call_id);
+    run(&op);
+    assert_int_equal(op.status, STATUS_OK);
+    assert_int_equal(op.rows.call.id, 0);
+    store_op_fini(&op);
+}
+
 static void calls_without_a_key_hold_none(void **state)
 {
     (void)state;
@@ -1099,6 +1133,7 @@ static const struct CMUnitTest conformance[] = {
     STORY(two_claims_of_one_key_have_one_winner),
     STORY(a_callid_with_another_key_gets_its_row_and_the_keys_holder),
     STORY(a_key_of_another_tenant_or_scope_is_another_key),
+    STORY(a_callid_is_found_without_its_tenant),
     STORY(calls_without_a_key_hold_none),
     STORY(two_texts_under_one_digest_are_refused),
     STORY(the_loser_sees_the_fingerprint),
