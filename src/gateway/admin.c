@@ -43,6 +43,25 @@ static bool token_fits(const struct shard *shard, const struct request_head *hea
     return !token.len || bearer_fits(&head->headers, token);
 }
 
+/* Without a token only this machine may ask, and a browser on it must not ask for somebody else: a page whose name was
+ * pointed at this address (DNS rebinding) sends that name as Host, and any page of another origin sends Origin. */
+static bool asked_from_here(const struct request_head *head)
+{
+    static const char *const names[] = {"localhost", "127.0.0.1", "[::1]"};
+    struct slice host = headers_get(&head->headers, "Host", NULL);
+    bool origin = headers_count(&head->headers, "Origin") > 0;
+    bool reads = slice_is(head->method, "GET") || slice_is(head->method, "HEAD");
+    if (origin && !reads)
+        return false;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        size_t len = strlen(names[i]);
+        if (host.len >= len && slice_is_nocase(slice_of(host.data, len), names[i]) &&
+            (host.len == len || host.data[len] == ':'))
+            return true;
+    }
+    return host.len > 4 && memcmp(host.data, "127.", 4) == 0;
+}
+
 static bool path_begins(struct slice path, const char *prefix)
 {
     size_t len = strlen(prefix);
@@ -63,6 +82,11 @@ static void on_head(void *context, struct request *request)
         bool ready = gateway_ready(shard->gateway);
         answer_text(request, ready ? 200 : 503, "text/plain; charset=utf-8",
                     slice_text(ready ? "ready\n" : "not ready\n"));
+        return;
+    }
+    if (!shard_setup(shard)->admin_token.len && !asked_from_here(head)) {
+        refuse(shard, request, PROBLEM_UNAUTHORIZED,
+               "without admin_token_file only loopback names are served here, and no page of another origin");
         return;
     }
     if (!token_fits(shard, head)) {

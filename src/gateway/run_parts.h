@@ -50,6 +50,7 @@ struct run {
     uint64_t client;
     bool retry_out;      /* counted in retries_in_flight */
     bool before_connect; /* the last attempt did not even connect */
+    bool try_next;       /* the last attempt did not run: another upstream may */
     struct exchange *exchange;
     struct buffer head;
     int64_t sent_ms, sent_us; /* monotonic */
