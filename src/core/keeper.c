@@ -36,6 +36,25 @@ static bool comparable(const struct arrival *a, const struct call_row *row, stru
     return false;
 }
 
+/* Whether another call holds the key in a way that lets nothing else run. */
+static bool held_by_other(const struct arrival *a, const struct rows *rows)
+{
+    const struct call_row *holder = &rows->holder;
+    return a->has_key && holder->id && holder->id != rows->call.id && holder->state != STATE_FAILED;
+}
+
+/* A callId that is not known and older than the store's memory: it may have run, and its receipt is gone. */
+static bool forgotten(const struct arrival *a, const struct rows *rows)
+{
+    return !rows->call.id && a->id_time_ms && a->id_time_ms < rows->covers_since_ms;
+}
+
+static bool same_rules(const struct call_row *a, const struct call_row *b)
+{
+    return a->fingerprint_version == b->fingerprint_version &&
+           slice_equal(a->fingerprint_rules, b->fingerprint_rules);
+}
+
 /* Known callId. Returns true when the verdict stands; false: go on with the key. */
 static bool known_call(const struct arrival *a, const struct rows *rows, struct verdict *v)
 {
@@ -77,7 +96,10 @@ static bool known_call(const struct arrival *a, const struct rows *rows, struct 
         v->verb = KEEPER_JOIN_CALL;
         return true;
     case STATE_UNKNOWN:
-        v->verb = KEEPER_RESUME;
+        if (held_by_other(a, rows))
+            refuse(v, PROBLEM_OUTCOME_UNKNOWN);
+        else
+            v->verb = KEEPER_RESUME;
         return true;
     case STATE_NOT_RECEIVED:
         break;
@@ -93,7 +115,9 @@ static void known_key(const struct arrival *a, const struct rows *rows, struct v
         refuse(v, PROBLEM_CREDENTIAL_MISMATCH);
         return;
     }
-    if (holder->has_fingerprint) {
+    /* One's own row was compared just now. A holder under other rules was compared with it when it took the key over;
+     * comparing under both in turn would never end. */
+    if (holder->has_fingerprint && (!rows->call.id || same_rules(&rows->call, holder))) {
         if (!comparable(a, holder, v))
             return;
         if (!digest32_equal(&a->fingerprint, &holder->fingerprint)) {
@@ -122,7 +146,10 @@ static void known_key(const struct arrival *a, const struct rows *rows, struct v
         return;
     case STATE_FAILED:
     case STATE_NOT_RECEIVED:
-        v->verb = KEEPER_TAKE;
+        if (forgotten(a, rows))
+            refuse(v, PROBLEM_OUTCOME_UNKNOWN);
+        else
+            v->verb = KEEPER_TAKE;
         return;
     }
 }
@@ -136,12 +163,11 @@ void keeper_arrive(const struct arrival *a, const struct rows *rows, struct verd
         known_key(a, rows, v);
         return;
     }
-    if (rows->call.id || (a->has_key && rows->holder.id)) {
+    if (rows->call.id) {
         v->verb = KEEPER_TAKE; /* its own row, open again, with the slot free or its own */
         return;
     }
-    if (a->id_time_ms && a->id_time_ms < rows->covers_since_ms) {
-        /* It may have run before the store's memory begins, and its receipt is gone. */
+    if (forgotten(a, rows)) {
         refuse(v, PROBLEM_OUTCOME_UNKNOWN);
         return;
     }

@@ -14,7 +14,7 @@
  *                | running:          JOIN       | SUCCESS:  ATTACH
  *                | UNKNOWN:          RESUME     | running:  JOIN
  *                ` FAILED, open: ---------------> UNKNOWN:  ASK_HOLDER
- *                                               ` FAILED:   TAKE
+ *                                               ` FAILED:   TAKE (a callId older than covers_since: REFUSE)
  *
  * Always true:
  *  (1) A mismatch is told before "in progress", and nothing of another credential's call is shown.
