@@ -163,7 +163,7 @@ enum status attempts_decode(struct slice json, struct attempt attempts[ATTEMPTS_
         *count = 0;
         return STATUS_OK;
     }
-    json_t *list = json_loadb(json.data, json.len, 0, NULL);
+    json_t *list = json_loadb(json.data, json.len, JSON_ALLOW_NUL, NULL);
     enum status status = STATUS_INVALID;
     size_t offsets[ATTEMPTS_MAX];
     size_t start = memory->len;
@@ -186,15 +186,18 @@ enum status attempts_decode(struct slice json, struct attempt attempts[ATTEMPTS_
         json_t *evidence = json_object_get(item, "evidence");
         offsets[i] = memory->len;
         a->evidence.len = json_string_length(evidence);
-        buffer_append(memory, json_string_value(evidence), a->evidence.len);
+        if (a->evidence.len)
+            buffer_append(memory, json_string_value(evidence), a->evidence.len);
     }
     if (memory->failed) {
         status = STATUS_NO_MEMORY;
         goto done;
     }
     *count = json_array_size(list);
-    for (size_t i = 0; i < *count; i++)
-        attempts[i].evidence.data = memory->data + offsets[i]; /* only now the buffer stands still */
+    for (size_t i = 0; i < *count; i++) {
+        if (attempts[i].evidence.len)
+            attempts[i].evidence.data = memory->data + offsets[i]; /* only now the buffer stands still */
+    }
     status = STATUS_OK;
 done:
     if (status != STATUS_OK && !memory->failed)
@@ -449,7 +452,8 @@ static void read_result(struct receipt_reading *out, json_t *result)
 {
     json_t *status = json_object_get(result, "status"), *body = json_object_get(result, "body");
     json_t *headers = json_object_get(result, "headers");
-    const char *encoding = json_string_value(json_object_get(result, "body_encoding"));
+    json_t *named = json_object_get(result, "body_encoding");
+    const char *encoding = !named || json_is_null(named) ? "utf8" : json_string_value(named);
     if (!json_is_integer(status) || !json_is_string(body) || (headers && !json_is_array(headers)))
         return;
     json_int_t number = json_integer_value(status);
@@ -458,11 +462,15 @@ static void read_result(struct receipt_reading *out, json_t *result)
     if (headers && !read_headers(out, headers))
         return;
     struct slice text = slice_of(json_string_value(body), json_string_length(body));
-    if (encoding && strcmp(encoding, "base64") == 0) {
+    if (!encoding)
+        return;
+    if (strcmp(encoding, "base64") == 0) {
         if (base64_decode(text, &out->result_body) != STATUS_OK)
             return;
-    } else {
+    } else if (strcmp(encoding, "utf8") == 0) {
         buffer_slice(&out->result_body, text);
+    } else {
+        return; /* a spelling of bytes that we cannot read */
     }
     out->has_result = !out->result_body.failed && !out->result_headers.failed;
     out->result_status = (int)number;
@@ -524,6 +532,10 @@ static void read_state(struct receipt_reading *out, json_t *root, struct slice c
         read_result(out, json_object_get(root, "result"));
         return;
     case STATE_FAILED:
+        if (final && !json_is_boolean(final) && !json_is_null(final)) {
+            disbelieve(out, "FAILED, but whether for good is neither true nor false");
+            return;
+        }
         out->answer = json_is_false(final) ? RECEIPT_ANSWER_FAILED_OPEN : RECEIPT_ANSWER_FAILED_FINAL;
         if (out->answer == RECEIPT_ANSWER_FAILED_FINAL)
             read_result(out, json_object_get(root, "result"));

@@ -4,7 +4,6 @@
 #include "core/settings_shape.h"
 
 #include <assert.h>
-#include <stdlib.h>
 
 _Static_assert(sizeof(enum mode) == sizeof(int), "choices are written as ints");
 
@@ -117,13 +116,15 @@ const struct setting *settings_suggest(struct slice name, enum setting_scope sco
     return nearest ? settings_find(slice_text(nearest)) : NULL;
 }
 
-static char *copy(struct slice s)
+/* A copy with a NUL behind it in the settings' own memory; NULL: full. A text that is set again leaves its first copy
+ * there: settings are read once and given back as a whole. */
+static char *copy(struct settings *s, struct slice text)
 {
-    char *p = malloc(s.len + 1);
+    char *p = arena_take(&s->memory, text.len + 1);
     if (p) {
-        if (s.len)
-            memcpy(p, s.data, s.len);
-        p[s.len] = '\0';
+        if (text.len)
+            memcpy(p, text.data, text.len);
+        p[text.len] = '\0';
     }
     return p;
 }
@@ -134,28 +135,11 @@ static void *field_of(struct settings *s, struct route_settings *route, const st
     return (route ? (char *)route : (char *)s) + row->offset;
 }
 
-static void list_release(struct text_list *list)
+static enum status set_text(struct settings *s, char **field, struct slice text)
 {
-    for (size_t i = 0; i < list->count; i++)
-        free(list->items[i]);
-    free(list->items);
-    list->items = NULL;
-    list->count = 0;
-}
-
-static void receipt_release(struct receipt_source *r)
-{
-    free(r->text);
-    free(r->method);
-    free(r->path);
-}
-
-static enum status set_text(char **field, struct slice text)
-{
-    char *p = copy(text);
+    char *p = copy(s, text);
     if (!p)
         return STATUS_NO_MEMORY;
-    free(*field);
     *field = p;
     return STATUS_OK;
 }
@@ -172,8 +156,8 @@ static bool length_fits(const struct setting *row, struct slice text, struct buf
     return false;
 }
 
-static enum status set_list(struct text_list *field, const struct setting *row, const struct slice *texts,
-                            size_t count, struct buffer *why)
+static enum status set_list(struct settings *s, struct text_list *field, const struct setting *row,
+                            const struct slice *texts, size_t count, struct buffer *why)
 {
     enum setting_id id = (enum setting_id)(row - settings_table);
     struct text_list list = {NULL, 0};
@@ -194,33 +178,28 @@ static enum status set_list(struct text_list *field, const struct setting *row, 
             }
     }
     if (count) {
-        list.items = calloc(count, sizeof(list.items[0]));
+        list.items = arena_take_zero(&s->memory, count * sizeof(list.items[0]));
         if (!list.items)
             return STATUS_NO_MEMORY;
     }
     for (; list.count < count; list.count++) {
-        list.items[list.count] = copy(texts[list.count]);
-        if (!list.items[list.count]) {
-            list_release(&list);
+        list.items[list.count] = copy(s, texts[list.count]);
+        if (!list.items[list.count])
             return STATUS_NO_MEMORY;
-        }
     }
-    list_release(field);
     *field = list;
     return STATUS_OK;
 }
 
-static enum status set_receipt(struct receipt_source *field, struct slice text, struct buffer *why)
+static enum status set_receipt(struct settings *s, struct receipt_source *field, struct slice text,
+                               struct buffer *why)
 {
     struct receipt_shape shape;
     if (!settings_receipt_shape(text, &shape, why))
         return STATUS_INVALID;
-    struct receipt_source made = {shape.kind, copy(text), copy(shape.method), copy(shape.path)};
-    if (!made.text || !made.method || !made.path) {
-        receipt_release(&made);
+    struct receipt_source made = {shape.kind, copy(s, text), copy(s, shape.method), copy(s, shape.path)};
+    if (!made.text || !made.method || !made.path)
         return STATUS_NO_MEMORY;
-    }
-    receipt_release(field);
     *field = made;
     return STATUS_OK;
 }
@@ -386,7 +365,7 @@ enum status settings_set(struct settings *s, struct route_settings *route, const
     enum status status;
 
     if (row->type == SETTING_LIST) {
-        status = set_list(field, row, texts, count, why);
+        status = set_list(s, field, row, texts, count, why);
     } else if (count != 1) {
         buffer_format(why, "it takes one value, not a list of %zu", count);
         status = STATUS_INVALID;
@@ -395,12 +374,12 @@ enum status settings_set(struct settings *s, struct route_settings *route, const
         case SETTING_TEXT:
         case SETTING_TEMPLATE:
             text = texts[0];
-            status = length_fits(row, text, why) && settings_shape(id, text, why) ? set_text(field, text)
+            status = length_fits(row, text, why) && settings_shape(id, text, why) ? set_text(s, field, text)
                                                                                   : STATUS_INVALID;
             break;
         case SETTING_RECEIPT:
             status = length_fits(row, text, why) && settings_shape(id, text, why)
-                         ? set_receipt(field, text, why)
+                         ? set_receipt(s, field, text, why)
                          : STATUS_INVALID;
             break;
         case SETTING_JITTER:
@@ -452,37 +431,15 @@ static enum status set_presets(struct settings *s, struct route_settings *route)
     return status;
 }
 
-static void release_fields(struct settings *s, struct route_settings *route)
-{
-    for (size_t i = 0; i < SETTING_ID_COUNT; i++) {
-        const struct setting *row = &settings_table[i];
-        if ((row->scope == SETTING_SCOPE_ROUTE) != (route != NULL))
-            continue;
-        void *field = field_of(s, route, row);
-        if (row->type == SETTING_TEXT || row->type == SETTING_TEMPLATE)
-            free(*(char **)field);
-        else if (row->type == SETTING_LIST)
-            list_release(field);
-        else if (row->type == SETTING_RECEIPT)
-            receipt_release(field);
-    }
-}
-
-static void route_free(struct route_settings *r)
-{
-    if (!r)
-        return;
-    release_fields(NULL, r);
-    free(r->name);
-    free(r);
-}
-
 enum status settings_new(struct settings **out)
 {
-    struct settings *s = calloc(1, sizeof(*s));
+    struct arena memory;
+    arena_init(&memory, SETTINGS_BYTES_MAX);
+    struct settings *s = arena_take_zero(&memory, sizeof(*s));
     if (!s)
         return STATUS_NO_MEMORY;
-    s->file = copy(slice_of("", 0));
+    s->memory = memory; /* it holds the struct that holds it */
+    s->file = copy(s, slice_of("", 0));
     if (!s->file || set_presets(s, NULL) != STATUS_OK) {
         settings_free(s);
         return STATUS_NO_MEMORY;
@@ -495,12 +452,13 @@ void settings_free(struct settings *s)
 {
     if (!s)
         return;
-    for (size_t i = 0; i < s->route_count; i++)
-        route_free(s->routes[i]);
-    free(s->routes);
-    release_fields(s, NULL);
-    free(s->file);
-    free(s);
+    struct arena memory = s->memory;
+    arena_fini(&memory);
+}
+
+enum status settings_name_file(struct settings *s, struct slice path)
+{
+    return set_text(s, &s->file, path);
 }
 
 static bool name_is_valid(struct slice name)
@@ -542,19 +500,23 @@ enum status settings_add_route(struct settings *s, struct slice name, int line, 
         buffer_format(why, "there are more than %d routes", SETTINGS_ROUTES_MAX);
         return STATUS_FULL;
     }
-    struct route_settings **routes = realloc(s->routes, (s->route_count + 1) * sizeof(*routes));
-    if (!routes)
-        return STATUS_NO_MEMORY;
-    s->routes = routes;
-    r = calloc(1, sizeof(*r));
+    if ((s->route_count & (s->route_count - 1)) == 0) {
+        /* Room for twice as many, at every power of two. */
+        size_t room = s->route_count ? s->route_count * 2 : 1;
+        struct route_settings **routes = arena_take_zero(&s->memory, room * sizeof(*routes));
+        if (!routes)
+            return STATUS_NO_MEMORY;
+        if (s->route_count)
+            memcpy(routes, s->routes, s->route_count * sizeof(*routes));
+        s->routes = routes;
+    }
+    r = arena_take_zero(&s->memory, sizeof(*r));
     if (!r)
         return STATUS_NO_MEMORY;
-    r->name = copy(name);
+    r->name = copy(s, name);
     r->line = line;
-    if (!r->name || set_presets(s, r) != STATUS_OK) {
-        route_free(r);
+    if (!r->name || set_presets(s, r) != STATUS_OK)
         return STATUS_NO_MEMORY;
-    }
     r->resend_after_ms = r->attempt_timeout_ms;
     s->routes[s->route_count++] = r;
     *out = r;

@@ -15,6 +15,7 @@
 #ifndef SAMEKEY_CORE_SETTINGS_H
 #define SAMEKEY_CORE_SETTINGS_H
 
+#include "base/arena.h"
 #include "base/buffer.h"
 #include "base/duration.h" /* DURATION_FOREVER: a LIFE setting spelled `forever` */
 #include "base/slice.h"
@@ -127,6 +128,7 @@ struct route_settings {
 
 /* The settings at the top of the file, and its routes in the order of the file. */
 struct settings {
+    struct arena memory; /* of everything in here, this struct too */
     char *file; /* the path it was read from; "" when there is none */
     struct setting_origin origins[SETTING_ID_COUNT];
     struct route_settings **routes;
@@ -152,6 +154,8 @@ struct settings {
 #undef FIELD_JITTER
 #undef FIELD_RECEIPT
 
+/* Bytes of one configuration in memory at most. */
+#define SETTINGS_BYTES_MAX (64u << 20)
 /* Routes in one configuration at most. */
 #define SETTINGS_ROUTES_MAX 1000
 /* Texts in one list setting at most. */
@@ -176,6 +180,9 @@ enum status settings_new(struct settings **out);
 
 /* Frees them with all their routes; NULL is accepted. */
 void settings_free(struct settings *s);
+
+/* Sets the path they were read from. STATUS_NO_MEMORY: as before. */
+enum status settings_name_file(struct settings *s, struct slice path);
 
 /*
  * Adds a route with every default. *out stays the settings' own. Names are 1 to SETTINGS_ROUTE_NAME_MAX bytes

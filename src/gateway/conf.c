@@ -681,15 +681,8 @@ static enum status load(struct loader *l, const struct conf_flags *flags)
     }
     if (!l->path)
         add_default_route(l);
-    else {
-        char *copy = strdup(l->path);
-        if (copy) {
-            free(l->settings->file);
-            l->settings->file = copy;
-        } else {
-            l->no_memory = true;
-        }
-    }
+    else if (settings_name_file(l->settings, slice_text(l->path)) != STATUS_OK)
+        l->no_memory = true;
     apply_flags(l, flags);
     settings_settle(l->settings);
     /* After a broken syntax half the file is missing, and its contradictions would be noise. */
