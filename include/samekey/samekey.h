@@ -126,7 +126,7 @@ struct samekey_config {
     int calls_in_flight;    /* attempts at once; default 256; 0 is no limit */
 
     int breaker_failures; /* percent of attempts to one origin that open its breaker; 0 is off; default 50 */
-    int breaker_calls;    /* fewer attempts in the window decide nothing; default 10 */
+    int breaker_calls;    /* fewer attempts in the window decide nothing; default 20 */
     int64_t breaker_window_ms; /* default 60000 */
     int64_t breaker_open_ms;   /* how long it stays open; default 5000 */
     int breaker_probes;        /* attempts let through then, and good ones needed to close it; default 1 */

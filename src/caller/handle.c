@@ -16,7 +16,7 @@ void samekey_config_init_sized(struct samekey_config *config, size_t size)
         .retries_in_flight = 10,
         .calls_in_flight = 256,
         .breaker_failures = 50,
-        .breaker_calls = 10,
+        .breaker_calls = 20,
         .breaker_window_ms = 60000,
         .breaker_open_ms = 5000,
         .breaker_probes = 1,
