@@ -117,7 +117,8 @@ struct exchange_request {
 };
 
 enum status client_new(struct client **out, struct net_loop *loop, const struct client_settings *settings);
-/* Aborts what runs (on_end is called) and closes every connection. NULL is accepted. */
+/* Aborts what runs (on_end is called inside) and closes every connection. Not to be called from one of its handlers.
+ * NULL is accepted. */
 void client_free(struct client *client);
 /* Closes kept idle connections (for a drain). */
 void client_close_idle(struct client *client);

@@ -18,7 +18,9 @@ struct net_loop {
     uv_loop_t uv;
     uv_async_t bell;   /* letters wait, or a stop was asked for */
     uv_poll_t clock;   /* the timerfd */
-    uv_prepare_t turn; /* forgets `now` before each wait for I/O */
+    uv_prepare_t turn; /* before each wait for I/O: forgets `now`, calls `rest` */
+    void (*rest)(void *context);
+    void *rest_context;
     int clock_fd;
     int64_t clock_at; /* when the timerfd fires; INT64_MAX: not set */
     int64_t now;      /* 0: not read in this turn */
@@ -120,6 +122,8 @@ static void loop_on_bell(uv_async_t *bell)
 static void loop_on_turn(uv_prepare_t *turn)
 {
     struct net_loop *loop = turn->data;
+    if (loop->rest)
+        loop->rest(loop->rest_context);
     loop->now = 0;
 }
 
@@ -159,7 +163,15 @@ enum status net_loop_new(struct net_loop **out)
 void net_loop_run(struct net_loop *loop)
 {
     uv_run(&loop->uv, UV_RUN_DEFAULT);
+    if (loop->rest)
+        loop->rest(loop->rest_context);
     atomic_store(&loop->stop, false); /* a stop that came while the last handle closed has its wish already */
+}
+
+void net_loop_on_rest(struct net_loop *loop, void (*rest)(void *context), void *context)
+{
+    loop->rest = rest;
+    loop->rest_context = context;
 }
 
 void net_loop_stop(struct net_loop *loop)
@@ -229,13 +241,23 @@ void net_timer_disarm(struct net_loop *loop, struct net_timer *timer)
         uv_unref((uv_handle_t *)&loop->clock);
 }
 
-void mailbox_post(struct net_loop *loop, struct letter *letter)
+void mailbox_put(struct net_loop *loop, struct letter *letter)
 {
     struct list *newest = atomic_load_explicit(&loop->letters, memory_order_relaxed);
     do {
         letter->link.next = newest;
     } while (!atomic_compare_exchange_weak_explicit(&loop->letters, &newest, &letter->link,
                                                     memory_order_release, memory_order_relaxed));
-    if (!newest)
-        uv_async_send(&loop->bell); /* who found the box empty rings; the others are read with it */
+}
+
+void mailbox_ring(struct net_loop *loop)
+{
+    if (atomic_load_explicit(&loop->letters, memory_order_relaxed))
+        uv_async_send(&loop->bell); /* one that rings already is not rung again */
+}
+
+void mailbox_post(struct net_loop *loop, struct letter *letter)
+{
+    mailbox_put(loop, letter);
+    mailbox_ring(loop);
 }

@@ -35,6 +35,9 @@ void net_loop_run(struct net_loop *loop);
 /* Makes net_loop_run() return soon, also when things are still open: then free the servers and clients on the
  * loop's thread, and net_loop_free() waits for their handles. Callable from every thread. */
 void net_loop_stop(struct net_loop *loop);
+/* `rest` is called before each wait for I/O, and when net_loop_run() ends: for what is better done once a turn than
+ * once for each event of it. NULL takes it out. */
+void net_loop_on_rest(struct net_loop *loop, void (*rest)(void *context), void *context);
 /* Ends a loop whose connections and servers were closed; NULL is accepted. */
 void net_loop_free(struct net_loop *loop);
 uv_loop_t *net_loop_uv(struct net_loop *loop);
@@ -65,5 +68,9 @@ struct letter {
 /* Never blocks and never fails: a letter is memory that its sender already has. Letters of one sender arrive
  * in order. Callable from every thread; many letters posted in a burst cost one wake-up. */
 void mailbox_post(struct net_loop *loop, struct letter *letter);
+/* The same in two steps, for a sender with many letters: they are put into the box, and one mailbox_ring() behind the last
+ * wakes the loop, if there is anything it has not taken yet. */
+void mailbox_put(struct net_loop *loop, struct letter *letter);
+void mailbox_ring(struct net_loop *loop);
 
 #endif

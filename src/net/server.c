@@ -473,8 +473,12 @@ static void connection_settle(struct connection *c)
         connection_close(c);
         return;
     }
+    /* While a request is worked on, a little is read all the same: that is how a caller's reset is noticed. Not
+     * while its body rests, or it would come in pieces of that little. */
     bool wanted =
-        !c->eof && (!request || reads_body || c->pending.len < c->server->limits.pipeline_bytes_max);
+        !c->eof &&
+        (!request || reads_body ||
+         (c->request->body != BODY_PAUSED && c->pending.len < c->server->limits.pipeline_bytes_max));
     if (wanted && !c->reading)
         c->reading = uv_read_start(&c->uv.stream, connection_on_alloc, connection_on_read) == 0;
     else if (!wanted && c->reading) {

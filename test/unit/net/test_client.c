@@ -137,6 +137,7 @@ struct call {
     struct net_loop *loop;
     struct exchange *exchange;
     bool abort_at_head, pausing;
+    int rest_ms;
     size_t pieces_while_paused, peak;
     struct net_timer rest;
     size_t to_send, piece_bytes; /* a streamed body */
@@ -170,7 +171,7 @@ static void on_piece(void *context, struct exchange *x, struct slice piece)
     struct mallinfo2 info = mallinfo2();
     call->peak = info.uordblks > call->peak ? info.uordblks : call->peak;
     exchange_pause(x);
-    net_timer_arm(call->loop, &call->rest, net_loop_now(call->loop) + 1, rest_over);
+    net_timer_arm(call->loop, &call->rest, net_loop_now(call->loop) + call->rest_ms, rest_over);
 }
 
 static void send_more(struct call *call)
@@ -835,7 +836,7 @@ static void test_a_paused_answer_uses_bounded_memory(void **state)
     struct origin o = origin_at("http", "127.0.0.1", up.port);
     struct exchange_request r = request_of(&o, GET, "");
     r.deadline_ms = INT64_MAX;
-    struct call call = {.pausing = true};
+    struct call call = {.pausing = true, .rest_ms = 1};
     run(&call, &r);
     assert_int_equal(call.evidence.end, NET_END_COMPLETE);
     assert_int_equal(call.body_bytes, LARGE);
@@ -863,7 +864,7 @@ static void test_what_came_is_told_before_the_end(void **state)
     start_upstream(script_many_chunks_then_close, NULL, NULL);
     struct origin o = origin_at("http", "127.0.0.1", up.port);
     struct exchange_request r = request_of(&o, POST, "hello");
-    struct call call = {.pausing = true};
+    struct call call = {.pausing = true, .rest_ms = 1};
     run(&call, &r);
     assert_int_equal(call.body_bytes, 40);
     assert_int_equal(call.pieces_while_paused, 0);
