@@ -35,4 +35,10 @@ int command_check(int argc, char **argv);
 int command_call(int argc, char **argv);
 int command_calls(int argc, char **argv);
 
+/* Log forensics (CONTRACT section 8). 0 clean; bit 1 findings, bit 2 lines unreadable; 64 usage; 66 a file cannot be read. */
+int command_diagnose(int argc, char **argv);
+
+/* Receipts against business rows (CONTRACT section 8). 0 agree; 1 differ; 64 usage; 69 cannot ask. */
+int command_reconcile(int argc, char **argv);
+
 #endif

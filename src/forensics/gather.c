@@ -1,0 +1,330 @@
+/* SPDX-License-Identifier: MIT */
+#include "forensics/gather.h"
+
+#include "base/json_text.h"
+#include "forensics/input.h"
+#include "forensics/join.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+/* Lines between two looks at the progress. */
+#define PROGRESS_LINES 65536
+
+const char *line_format_text(enum line_format format)
+{
+    static const char *const text[] = {"nothing to read", "JSON lines", "text with name=value", "CSV",
+                                       "access log",      "pattern"};
+    return text[format];
+}
+
+/* One file while it is read. */
+struct reading {
+    struct gather *g;
+    struct log_file *file;
+    struct input *in;
+    uint16_t index;
+    struct json_shape *shape;
+    struct csv csv;
+    struct buffer scratch, event_scratch;
+    struct moment_cache cache;
+    struct event_words words;
+    uint64_t last_origin_digest;
+    uint16_t last_origin;
+};
+
+enum status gather_init(struct gather *g, char *const *paths, size_t count, const char *folder,
+                        size_t memory_bytes)
+{
+    memset(g, 0, sizeof *g);
+    g->folder = folder;
+    spill_init(&g->by_group, folder, memory_bytes);
+    spill_init(&g->by_call, folder, memory_bytes / 2);
+    if (count > GATHER_FILES_MAX)
+        return STATUS_FULL;
+    g->file = calloc(count ? count : 1, sizeof *g->file);
+    g->origin = calloc(GATHER_ORIGINS_MAX, sizeof *g->origin);
+    if (!g->file || !g->origin)
+        return STATUS_NO_MEMORY;
+    for (size_t i = 0; i < count; i++)
+        g->file[i].path = paths[i];
+    g->file_count = count;
+    return STATUS_OK;
+}
+
+void gather_fini(struct gather *g)
+{
+    for (size_t i = 0; i < g->file_count; i++) {
+        free(g->file[i].error);
+        for (int f = 0; f < FIELD_COUNT; f++)
+            free(g->file[i].field_as[f]);
+    }
+    for (size_t i = 0; i < g->origin_count; i++) {
+        free(g->origin[i].file);
+        free(g->origin[i].node);
+    }
+    free(g->file);
+    free(g->origin);
+    pattern_free(g->pattern);
+    spill_fini(&g->by_group);
+    spill_fini(&g->by_call);
+}
+
+/* ---- whose clock ---- */
+
+static char *copy(struct slice s)
+{
+    return strndup(s.data ? s.data : "", s.len);
+}
+
+/* The last one collects what is over the bound. STATUS_NO_MEMORY. */
+static enum status find_origin(struct reading *r, struct slice file, struct slice node, uint16_t *out)
+{
+    struct gather *g = r->g;
+    uint64_t digest = event_digest(file, event_digest(node, 3));
+    if (digest == r->last_origin_digest && g->origin_count) {
+        *out = r->last_origin;
+        return STATUS_OK;
+    }
+    const size_t slots = sizeof g->origin_slot / sizeof *g->origin_slot;
+    size_t at = (size_t)(digest % slots);
+    for (; g->origin_slot[at]; at = (at + 1) % slots) {
+        struct log_origin *o = &g->origin[g->origin_slot[at] - 1];
+        if (slice_is(file, o->file) && slice_is(node, o->node))
+            break;
+    }
+    if (!g->origin_slot[at]) {
+        if (g->origin_count < GATHER_ORIGINS_MAX) {
+            struct log_origin *o = &g->origin[g->origin_count];
+            o->file = copy(file);
+            o->node = copy(node);
+            if (!o->file || !o->node)
+                return STATUS_NO_MEMORY;
+            g->origin_count++;
+        }
+        g->origin_slot[at] = (uint32_t)g->origin_count;
+        if (g->origin_count == GATHER_ORIGINS_MAX) {
+            *out = GATHER_ORIGINS_MAX - 1;
+            g->origin_slot[at] = 0;
+            return STATUS_OK;
+        }
+    }
+    r->last_origin_digest = digest;
+    r->last_origin = (uint16_t)(g->origin_slot[at] - 1);
+    *out = r->last_origin;
+    return STATUS_OK;
+}
+
+/* ---- one line ---- */
+
+static bool blank(struct slice s)
+{
+    for (size_t i = 0; i < s.len; i++)
+        if (s.data[i] != ' ' && s.data[i] != '\t' && s.data[i] != '\0')
+            return false;
+    return true;
+}
+
+/* The rest of a stack trace or of a wrapped message: it belongs to the line before and is no event. */
+static bool continues(struct slice s)
+{
+    return s.data[0] == ' ' || s.data[0] == '\t' || (s.len > 9 && memcmp(s.data, "Traceback", 9) == 0);
+}
+
+static void tell_format(struct reading *r, struct slice line)
+{
+    struct fields f;
+    bool starts;
+    if (r->g->pattern)
+        r->file->format = FORMAT_PATTERN;
+    else if (line.data[0] == '{')
+        r->file->format = FORMAT_JSON;
+    else if (access_line_read(&r->g->map, line, &r->scratch, &starts, &f) == STATUS_OK)
+        r->file->format = FORMAT_ACCESS;
+    else if (r->file->lines == 1 && csv_header(&r->csv, &r->g->map, line) == STATUS_OK)
+        r->file->format = FORMAT_CSV;
+    else if (text_line_read(r->shape, &r->g->map, line, &r->scratch, &f) == STATUS_OK)
+        r->file->format = FORMAT_TEXT;
+}
+
+enum reading_of { READ_EVENT, READ_NOTHING, READ_DAMAGED };
+
+static enum reading_of read_fields(struct reading *r, struct slice line, struct fields *f, bool *time_ends)
+{
+    const struct field_map *map = &r->g->map;
+    struct log_file *file = r->file;
+    bool header = false, starts = false;
+    if (file->format == FORMAT_UNTOLD) {
+        tell_format(r, line);
+        header = file->format == FORMAT_CSV;
+    }
+    f->present = 0;
+    enum status status = STATUS_INVALID;
+    if (file->format == FORMAT_PATTERN)
+        status = pattern_read(r->g->pattern, line, f);
+    else if (line.data[0] == '{')
+        status = json_line_read(r->shape, map, line, f);
+    else if (file->format == FORMAT_CSV)
+        status = header ? STATUS_OK : csv_line_read(&r->csv, line, &r->scratch, f);
+    else if (file->format == FORMAT_ACCESS) {
+        status = access_line_read(map, line, &r->scratch, &starts, f);
+        *time_ends = *time_ends || (status == STATUS_OK && !starts);
+    } else if (file->format == FORMAT_TEXT) {
+        status = text_line_read(r->shape, map, line, &r->scratch, f);
+        if (status != STATUS_OK && continues(line))
+            return READ_NOTHING;
+    }
+    if (status != STATUS_OK)
+        return READ_DAMAGED;
+    return header ? READ_NOTHING : READ_EVENT;
+}
+
+static void note_unreadable(struct reading *r)
+{
+    struct log_file *file = r->file;
+    if (file->unreadable < GATHER_NAMED_LINES)
+        file->named[file->unreadable] = (uint32_t)file->lines;
+    file->unreadable++;
+    r->g->unreadable++;
+}
+
+static void read_time(struct reading *r, const struct fields *f, struct event *e)
+{
+    struct moment m;
+    e->us = MOMENT_NONE;
+    if (!fields_has(f, FIELD_TIME) ||
+        moment_parse(f->value[FIELD_TIME], &r->file->zone, &r->cache, &m) != STATUS_OK) {
+        r->file->without_time++;
+        return;
+    }
+    e->us = m.us;
+    if (m.fine)
+        e->flags |= EVENT_FINE;
+    if (m.wrong_local) {
+        e->flags |= EVENT_UNPLACED;
+        r->file->unplaced++;
+    }
+}
+
+static enum status keep(struct reading *r, struct event *e)
+{
+    struct gather *g = r->g;
+    struct slice token = e->text[TEXT_BUSINESS];
+    bool business = token.len > 0;
+    if (!business)
+        token = e->text[TEXT_CALL].len ? e->text[TEXT_CALL] : e->text[TEXT_KEY];
+    e->group = event_digest(token, business                 ? JOIN_SEED_BUSINESS
+                                   : e->text[TEXT_CALL].len ? JOIN_SEED_CALL
+                                                            : JOIN_SEED_KEY);
+    struct spill *s = business ? &g->by_group : &g->by_call;
+    struct buffer *to = spill_at(s, e->group);
+    size_t before = to->len;
+    event_write(to, e);
+    return spill_wrote(s, e->group, to->len - before);
+}
+
+static enum status take_line(struct reading *r, const struct input_line *line)
+{
+    struct gather *g = r->g;
+    struct log_file *file = r->file;
+    struct event e;
+    struct fields f;
+    bool time_ends = file->time_ends;
+    file->lines++;
+    g->lines++;
+    if (blank(line->text) && !line->cut) {
+        file->lines--, g->lines--;
+        return STATUS_OK;
+    }
+    enum reading_of of = line->cut ? READ_DAMAGED : read_fields(r, line->text, &f, &time_ends);
+    if (of == READ_NOTHING) {
+        g->lines--;
+        return STATUS_OK;
+    }
+    if (of == READ_EVENT && !line->ascii && !utf8_valid(line->text))
+        of = READ_DAMAGED;
+    if (of == READ_DAMAGED) {
+        note_unreadable(r);
+        if (line->cut)
+            return STATUS_OK;
+    } else {
+        g->events++;
+        file->seen |= f.present;
+    }
+    e.flags = 0;
+    read_time(r, &f, &e);
+    if (time_ends)
+        e.flags |= EVENT_TIME_ENDS;
+    if (event_make(&e, &f, &r->words, &r->event_scratch) != EVENT_KEPT)
+        return STATUS_OK;
+    if (of == READ_DAMAGED)
+        e.kind = KIND_DAMAGED;
+    struct slice origin =
+        fields_has(&f, FIELD_ORIGIN_FILE) ? f.value[FIELD_ORIGIN_FILE] : slice_text(file->path);
+    enum status status = find_origin(r, origin, e.text[TEXT_NODE], &e.origin);
+    if (status != STATUS_OK)
+        return status;
+    g->origin[e.origin].events++;
+    if (e.flags & EVENT_UNPLACED)
+        g->origin[e.origin].unplaced = true;
+    e.raw = (uint32_t)event_digest(line->text, 4);
+    e.line = (uint32_t)file->lines;
+    e.file = r->index;
+    return keep(r, &e);
+}
+
+/* ---- files ---- */
+
+static enum status read_file(struct gather *g, size_t index)
+{
+    struct reading r = {.g = g, .file = &g->file[index], .index = (uint16_t)index};
+    struct input_line line;
+    enum status status = input_open(&r.in, r.file->path);
+    if (status != STATUS_OK) {
+        r.file->error = status == STATUS_NO_MEMORY ? NULL : strdup(strerror(errno));
+        return r.file->error ? STATUS_OK : STATUS_NO_MEMORY;
+    }
+    r.file->opened = true;
+    r.shape = calloc(1, sizeof *r.shape);
+    status = r.shape ? STATUS_OK : STATUS_NO_MEMORY;
+    uint64_t lines = 0;
+    while (status == STATUS_OK && input_next(r.in, &line)) {
+        status = take_line(&r, &line);
+        if (++lines % PROGRESS_LINES == 0 && g->progress && g->bytes_all)
+            g->progress(g->progress_context,
+                        (double)(g->bytes_read + input_bytes_read(r.in)) / (double)g->bytes_all);
+    }
+    g->bytes_read += input_bytes_read(r.in);
+    if (status == STATUS_OK && input_error(r.in)) {
+        r.file->error = strdup(input_error(r.in));
+        status = r.file->error ? STATUS_OK : STATUS_NO_MEMORY;
+    }
+    for (size_t i = 0; r.shape && i < JSON_NAME_CACHE; i++) {
+        const struct json_name *n = &r.shape->cache[i];
+        if (n->len && n->guess.field != FIELD_NONE && !r.file->field_as[n->guess.field])
+            r.file->field_as[n->guess.field] = strndup(n->name, n->len);
+    }
+    json_shape_fini(r.shape);
+    free(r.shape);
+    buffer_fini(&r.scratch);
+    buffer_fini(&r.event_scratch);
+    input_close(r.in);
+    return status;
+}
+
+enum status gather_run(struct gather *g)
+{
+    for (size_t i = 0; i < g->file_count; i++) {
+        struct input *in;
+        if (input_open(&in, g->file[i].path) == STATUS_OK) {
+            g->bytes_all += input_bytes_all(in);
+            input_close(in);
+        }
+    }
+    for (size_t i = 0; i < g->file_count; i++) {
+        enum status status = read_file(g, i);
+        if (status != STATUS_OK)
+            return status;
+    }
+    return join_calls(&g->by_call, &g->by_group);
+}

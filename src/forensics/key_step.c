@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Step 2's second half: an idempotency key that is another one with every try cannot work. The keys of one intention are
+ * cut at their punctuation and laid side by side; the pieces that differ say what went into the key by mistake.
+ */
+#include "forensics/judge.h"
+
+enum { PIECES_MAX = 32 };
+
+struct pieces {
+    struct slice piece[PIECES_MAX];
+    size_t count;
+};
+
+static bool between_pieces(char c)
+{
+    return c == ':' || c == '/' || c == '_' || c == '.' || c == '|' || c == '#' || c == '-';
+}
+
+static bool hex(char c)
+{
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
+}
+
+static bool all(struct slice s, bool (*is)(char))
+{
+    for (size_t i = 0; i < s.len; i++)
+        if (!is(s.data[i]))
+            return false;
+    return s.len > 0;
+}
+
+static bool digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+/* 8-4-4-4-12 hexadecimal digits at p. */
+static bool uuid_at(const char *p, size_t len)
+{
+    static const int part[] = {8, 4, 4, 4, 12};
+    size_t at = 0;
+    for (int i = 0; i < 5; i++) {
+        for (int k = 0; k < part[i]; k++, at++)
+            if (at >= len || !hex(p[at]))
+                return false;
+        if (i < 4 && (at >= len || p[at++] != '-'))
+            return false;
+    }
+    return true;
+}
+
+static void cut(struct slice key, struct pieces *out)
+{
+    out->count = 0;
+    for (size_t at = 0; at < key.len && out->count < PIECES_MAX;) {
+        size_t n = 0;
+        if (uuid_at(key.data + at, key.len - at))
+            n = 36;
+        while (n == 0 || (n != 36 && at + n < key.len && !between_pieces(key.data[at + n]) &&
+                          !between_pieces(key.data[at])))
+            n++;
+        out->piece[out->count++] = slice_of(key.data + at, n);
+        at += n;
+        if (at < key.len && between_pieces(key.data[at]))
+            at++;
+    }
+}
+
+static double number(struct slice s)
+{
+    double n = 0;
+    for (size_t i = 0; i < s.len; i++)
+        n = n * 10 + (s.data[i] - '0');
+    return n;
+}
+
+/* What two values of one place are. */
+static const char *kind_of(struct slice a, struct slice b)
+{
+    if (a.len == 36 && b.len == 36 && uuid_at(a.data, 36) && uuid_at(b.data, 36))
+        return "a UUID";
+    if (all(a, digit) && all(b, digit)) {
+        double x = number(a), y = number(b);
+        if (a.len == b.len &&
+            ((a.len == 10 && x > 9e8 && x < 5e9) || (a.len == 13 && x > 9e11 && x < 5e12) ||
+             (a.len == 14 && x > 1.9e13 && x < 2.2e13) || (a.len == 16 && x > 9e14 && x < 5e15)))
+            return "a timestamp";
+        if (x - y < 1000 && y - x < 1000)
+            return "a counter";
+        return "a random part";
+    }
+    if (a.len == b.len && a.len >= 4 && all(a, hex) && all(b, hex))
+        return "a random part";
+    if (a.len >= 19 && a.data[4] == '-' && (a.data[10] == 'T' || a.data[10] == ' '))
+        return "a timestamp";
+    return a.len == b.len && a.len >= 6 ? "a random part" : NULL;
+}
+
+struct volatile_part key_volatile_part(const struct slice *keys, size_t count)
+{
+    struct volatile_part none = {0}, found = {0};
+    struct pieces first, other;
+    cut(keys[0], &first);
+    bool common = first.count == 1; /* a key that is one piece needs nothing around it */
+    for (size_t k = 1; k < count; k++) {
+        cut(keys[k], &other);
+        if (other.count != first.count)
+            return none;
+        for (size_t i = 0; i < first.count; i++) {
+            if (slice_equal(first.piece[i], other.piece[i])) {
+                common = true;
+                continue;
+            }
+            const char *what = kind_of(first.piece[i], other.piece[i]);
+            if (!what)
+                return none;
+            if (!found.what || strcmp(what, "a timestamp") == 0)
+                found = (struct volatile_part){what, first.piece[i]};
+        }
+    }
+    return common ? found : none;
+}
