@@ -185,9 +185,8 @@ struct receipt_reading {
 /* Judges a complete HTTP answer (status and body). Believed only from JSON with a known `state` and the asked
  * callId under `call_id` or `callId`; NOT_RECEIVED only if `covers_since`, when given, is not later than
  * first_attempt_ms. `map` is the route's receipt_map ("DONE=SUCCESS,GONE=FAILED"), empty for none. A FAILED without
- * `final`, by its own name or by the map, is final. The HTTP status
- * decides nothing by itself. Everything else is RECEIPT_ANSWER_QUERY_FAILED with `why`. Never fails; free with
- * receipt_reading_fini(). */
+ * `final`, by its own name or by the map, is final. The HTTP status decides nothing by itself. Everything else is
+ * RECEIPT_ANSWER_QUERY_FAILED with `why`. Never fails; free with receipt_reading_fini(). */
 void receipt_read(struct receipt_reading *out, int http_status, struct slice body, struct slice call_id,
                   int64_t first_attempt_ms, struct slice map);
 void receipt_reading_fini(struct receipt_reading *reading);
