@@ -5,6 +5,7 @@
  */
 #include "cli/command.h"
 
+#include "base/duration.h"
 #include "forensics/diagnose.h"
 #include "forensics/report.h"
 
@@ -25,10 +26,11 @@ enum {
     EXIT_OUTPUT = 74
 };
 
-enum { NAMED_MAX = 64 };
+enum { NAMED_MAX = 64, MEMORY_MIN = 1 << 20 };
 
 struct options {
-    const char *format, *facts, *pattern, *html, *folder;
+    const char *format, *facts, *pattern, *html, *folder, *db, *table, *column;
+    size_t memory_bytes;
     const char *zone[NAMED_MAX], *ends[NAMED_MAX], *map[NAMED_MAX];
     size_t zones, end_count, maps;
     bool help, all;
@@ -92,6 +94,10 @@ static bool parse(struct options *o, int argc, char **argv, int *code)
                                           {"tz", required_argument, NULL, 'z'},
                                           {"end-time", required_argument, NULL, 'e'},
                                           {"facts", required_argument, NULL, 'k'},
+                                          {"db", required_argument, NULL, 'D'},
+                                          {"table", required_argument, NULL, 'T'},
+                                          {"column", required_argument, NULL, 'C'},
+                                          {"memory", required_argument, NULL, 'M'},
                                           {"tmp", required_argument, NULL, 't'},
                                           {"help", no_argument, NULL, 'h'},
                                           {0}};
@@ -132,6 +138,25 @@ static bool parse(struct options *o, int argc, char **argv, int *code)
         case 't':
             o->folder = optarg;
             break;
+        case 'D':
+            o->db = optarg;
+            break;
+        case 'T':
+            o->table = optarg;
+            break;
+        case 'C':
+            o->column = optarg;
+            break;
+        case 'M': {
+            int64_t bytes;
+            if (size_parse(slice_text(optarg), &bytes) != STATUS_OK || bytes < MEMORY_MIN ||
+                bytes > DIAGNOSE_READ_BYTES) {
+                usage("--memory is a size from 1m to 160m, not ", optarg);
+                return false;
+            }
+            o->memory_bytes = (size_t)bytes;
+            break;
+        }
         case 'h':
             o->help = true;
             break;
@@ -262,7 +287,7 @@ static int write_report(const struct options *o, const struct report *r)
 
 int command_diagnose(int argc, char **argv)
 {
-    struct options o = {.format = "text"};
+    struct options o = {.format = "text", .memory_bytes = DIAGNOSE_READ_BYTES};
     struct facts facts = {0};
     struct buffer error = {0};
     struct bar bar = {0};
@@ -276,7 +301,9 @@ int command_diagnose(int argc, char **argv)
     }
     if (optind == argc)
         return usage("no FILE given", "");
-    enum status status = diagnose_init(&x, argv + optind, (size_t)(argc - optind), o.folder);
+    if ((o.db || o.table || o.column) && !(o.db && o.table && o.column))
+        return usage("--db, --table and --column go together", "");
+    enum status status = diagnose_init(&x, argv + optind, (size_t)(argc - optind), o.folder, o.memory_bytes);
     if (status == STATUS_FULL)
         code = usage("too many files at once", "");
     else
@@ -288,6 +315,9 @@ int command_diagnose(int argc, char **argv)
     if (code)
         goto done;
     x.facts = o.facts ? &facts : NULL;
+    x.db = o.db;
+    x.table = o.table;
+    x.column = o.column;
     clock_gettime(CLOCK_MONOTONIC, &bar.begin);
     if (isatty(STDERR_FILENO)) {
         x.progress = draw;
@@ -296,6 +326,11 @@ int command_diagnose(int argc, char **argv)
     status = diagnose_run(&x);
     if (bar.drawn)
         fputs("\r\033[K", stderr);
+    if (status != STATUS_OK && x.error.len) {
+        fprintf(stderr, "samekey diagnose: --db: %s\n", buffer_cstring(&x.error));
+        code = EXIT_INPUT;
+        goto done;
+    }
     if (status != STATUS_OK) {
         fprintf(stderr, "samekey diagnose: %s\n",
                 status == STATUS_IO ? "a temporary file cannot be written (--tmp FOLDER names another place)"

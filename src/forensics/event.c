@@ -141,23 +141,54 @@ static bool says(const char *text, size_t len, const char *word)
     return memmem(text, len, word, strlen(word)) != NULL;
 }
 
-static void look_up(struct slice name, uint8_t *kind, uint8_t *guessed)
+static bool find_exact(struct slice name, uint8_t *kind)
 {
-    char plain[96], lower[256];
-    size_t n = 0, m = 0;
-    for (size_t i = 0; i < name.len && m < sizeof lower; i++) {
+    char plain[64];
+    size_t n = 0;
+    for (size_t i = 0; i < name.len; i++) {
         char c = name.data[i];
         c = c >= 'A' && c <= 'Z' ? (char)(c + 32) : c;
-        lower[m++] = c;
-        if (((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9')) && n < sizeof plain)
-            plain[n++] = c;
+        if (!((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9')))
+            continue;
+        if (n == sizeof plain)
+            return false;
+        plain[n++] = c;
     }
-    *guessed = 0;
-    for (size_t i = 0; n < sizeof plain && i < sizeof exact / sizeof *exact; i++) {
+    for (size_t i = 0; i < sizeof exact / sizeof *exact; i++) {
         if (slice_is(slice_of(plain, n), exact[i].name)) {
             *kind = exact[i].kind;
-            return;
+            return true;
         }
+    }
+    return false;
+}
+
+/* A name like attempt.sent or call_done within a sentence. */
+static bool find_named(struct slice text, uint8_t *kind)
+{
+    for (size_t at = 0; at < text.len;) {
+        size_t end = at;
+        bool joined = false;
+        for (; end < text.len && text.data[end] != ' '; end++)
+            joined = joined ||
+                     (end > at && (text.data[end] == '.' || text.data[end] == '_' || text.data[end] == '-'));
+        if (joined && find_exact(slice_of(text.data + at, end - at), kind))
+            return true;
+        at = end + 1;
+    }
+    return false;
+}
+
+static void look_up(struct slice name, uint8_t *kind, uint8_t *guessed)
+{
+    char lower[256];
+    size_t m = 0;
+    *guessed = 0;
+    if (find_exact(name, kind) || find_named(name, kind))
+        return;
+    for (; m < name.len && m < sizeof lower; m++) {
+        char c = name.data[m];
+        lower[m] = c >= 'A' && c <= 'Z' ? (char)(c + 32) : c;
     }
     *guessed = 1;
     for (size_t i = 0; i < sizeof spoken / sizeof *spoken; i++) {

@@ -141,7 +141,7 @@ static void tell_format(struct reading *r, struct slice line)
         r->file->format = FORMAT_JSON;
     else if (access_line_read(&r->g->map, line, &r->scratch, &starts, &f) == STATUS_OK)
         r->file->format = FORMAT_ACCESS;
-    else if (r->file->lines == 1 && csv_header(&r->csv, &r->g->map, line) == STATUS_OK)
+    else if (r->file->lines == 0 && csv_header(&r->csv, &r->g->map, line) == STATUS_OK)
         r->file->format = FORMAT_CSV;
     else if (text_line_read(r->shape, &r->g->map, line, &r->scratch, &f) == STATUS_OK)
         r->file->format = FORMAT_TEXT;
@@ -183,7 +183,7 @@ static void note_unreadable(struct reading *r)
 {
     struct log_file *file = r->file;
     if (file->unreadable < GATHER_NAMED_LINES)
-        file->named[file->unreadable] = (uint32_t)file->lines;
+        file->named[file->unreadable] = (uint32_t)file->physical;
     file->unreadable++;
     r->g->unreadable++;
 }
@@ -230,17 +230,14 @@ static enum status take_line(struct reading *r, const struct input_line *line)
     struct event e;
     struct fields f;
     bool time_ends = file->time_ends;
+    file->physical++;
+    if (blank(line->text) && !line->cut)
+        return STATUS_OK;
+    enum reading_of of = line->cut ? READ_DAMAGED : read_fields(r, line->text, &f, &time_ends);
+    if (of == READ_NOTHING)
+        return STATUS_OK;
     file->lines++;
     g->lines++;
-    if (blank(line->text) && !line->cut) {
-        file->lines--, g->lines--;
-        return STATUS_OK;
-    }
-    enum reading_of of = line->cut ? READ_DAMAGED : read_fields(r, line->text, &f, &time_ends);
-    if (of == READ_NOTHING) {
-        g->lines--;
-        return STATUS_OK;
-    }
     if (of == READ_EVENT && !line->ascii && !utf8_valid(line->text))
         of = READ_DAMAGED;
     if (of == READ_DAMAGED) {
@@ -268,7 +265,7 @@ static enum status take_line(struct reading *r, const struct input_line *line)
     if (e.flags & EVENT_UNPLACED)
         g->origin[e.origin].unplaced = true;
     e.raw = (uint32_t)event_digest(line->text, 4);
-    e.line = (uint32_t)file->lines;
+    e.line = (uint32_t)file->physical;
     e.file = r->index;
     return keep(r, &e);
 }

@@ -24,8 +24,9 @@ const char *line_format_text(enum line_format format);
 struct log_file {
     const char *path; /* borrowed */
     enum line_format format;
-    struct zone zone; /* of local times, if the user named one */
-    bool time_ends;   /* --end-time */
+    struct zone zone;  /* of local times, if the user named one */
+    bool time_ends;    /* --end-time */
+    uint64_t physical; /* lines with the empty ones: what a line number counts */
     uint64_t lines, unreadable, without_time, unplaced;
     uint32_t named[GATHER_NAMED_LINES]; /* line numbers of the first unreadable ones */
     char *error;                        /* why it could not be read (on); owned; or NULL */

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "forensics/judge.h"
 
+#include "forensics/database.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -930,6 +932,32 @@ enum status judge_group(struct judge *j, struct group *group)
     }
     note_effect(j);
     return d->failed ? STATUS_NO_MEMORY : STATUS_OK;
+}
+
+static void find_in_table(struct judge *j, enum finding_code code, struct slice key, struct slice text)
+{
+    struct diagnosis *d = j->d;
+    static const struct line_refs none;
+    struct finding f = {
+        .code = code, .certainty = CERTAIN, .key = key, .text = text, .lines = diagnosis_lines(d, &none)};
+    d->by_code[code]++;
+    d->finding_count++;
+    diagnosis_add_finding(d, &f);
+}
+
+void judge_key_column(struct judge *j, const char *table, const char *column, const struct key_column *k)
+{
+    struct slice key = diagnosis_format(j->d, "%s.%s", table, column);
+    if (!k->unique)
+        find_in_table(j, FINDING_NO_UNIQUE_INDEX, key,
+                      diagnosis_format(j->d, "no index makes it unique%s%.*s", k->near_misses.len ? ": " : "",
+                                       (int)k->near_misses.len,
+                                       k->near_misses.data ? k->near_misses.data : ""));
+    if (k->duplicates)
+        find_in_table(j, FINDING_KEY_TWICE_IN_TABLE, key,
+                      diagnosis_format(j->d, "%llu keys are there more than once: %.*s",
+                                       (unsigned long long)k->duplicates, (int)k->examples.len,
+                                       k->examples.data ? k->examples.data : ""));
 }
 
 enum status judge_end(struct judge *j)

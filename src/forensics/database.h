@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Rows of a table of the user's, read only, one after another, whatever the database: SQLite by the path of its file (or
+ * sqlite:PATH), PostgreSQL by its URL. Nothing is ever written through this.
+ */
+#ifndef SAMEKEY_FORENSICS_DATABASE_H
+#define SAMEKEY_FORENSICS_DATABASE_H
+
+#include "base/buffer.h"
+#include "base/slice.h"
+#include "base/status.h"
+
+struct database;
+
+/* STATUS_IO, STATUS_NOT_FOUND: *error says why. STATUS_INVALID: a kind of database this build does not know. */
+enum status database_open(struct database **out, const char *url, struct buffer *error);
+
+/*
+ * Runs one query and hands over each row; a NULL column has data NULL. Texts are good until `take` returns. At most
+ * DATABASE_COLUMNS_MAX columns are handed over. Stops at a status of `take` that is not STATUS_OK and returns it.
+ * STATUS_IO: the query failed; *error says why.
+ */
+#define DATABASE_COLUMNS_MAX 16
+enum status database_rows(struct database *db, const char *sql,
+                          enum status (*take)(void *context, const struct slice *column, size_t columns),
+                          void *context, struct buffer *error);
+
+/* What is the matter with a key's column. */
+struct key_column {
+    bool unique;               /* an index that is unique on exactly this column, over all rows */
+    struct buffer near_misses; /* other unique indexes that contain it, in words; owned by the caller */
+    uint64_t duplicates;       /* keys that are there more than once */
+    struct buffer examples;    /* of them, in words */
+};
+
+/* Looks. table and column are names, not SQL. STATUS_IO, STATUS_NOT_FOUND (no such table or column): *error. */
+enum status database_key_column(struct database *db, const char *table, const char *column,
+                                struct key_column *out, struct buffer *error);
+
+void database_close(struct database *db);
+
+#endif
