@@ -128,7 +128,7 @@ static void on_attempt(struct run *run, const struct run_event *ev, struct call_
         run->closed_unix_ms = ev->unix_now_ms;
     out->outcome = outcome;
     out->retry_allowed = outcome_retry_allowed(&e);
-    out->before_connect = false;
+    out->elsewhere = false;
     out->status = a.status;
     out->retry_after_ms = run->last.retry_after_ms;
 }

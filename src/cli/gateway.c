@@ -23,7 +23,7 @@ enum { EXIT_FINE = 0, EXIT_USAGE = 64, EXIT_UNAVAILABLE = 69, EXIT_MEMORY = 71, 
 enum { FLAGS_MAX = 256 };
 
 /* Values of long options without a letter. */
-enum { OPTION_SETTING = 1000, OPTION_SET, OPTION_PRINT, OPTION_CHECK, OPTION_DOCUMENT };
+enum { OPTION_SETTING = 1000, OPTION_SET, OPTION_PRINT, OPTION_CHECK, OPTION_DOCUMENT, OPTION_RESTORED };
 
 /* Flags that are settings under their own names: the ones a first start needs. */
 static const struct {
@@ -51,6 +51,8 @@ static void print_help(FILE *to)
     for (size_t i = 0; i < SETTING_FLAGS; i++)
         fprintf(to, "  --%-8s %-11s  %s\n", SETTINGS[i].name, SETTINGS[i].argument, SETTINGS[i].sentence);
     fputs("  --set NAME=VALUE        any setting; ROUTE.NAME=VALUE for one route; wins over the file\n"
+          "  --restored              the store's file comes from a backup: calls made before now may be "
+          "missing in it\n"
           "  --check                 read everything, start nothing\n"
           "  --print-config          print every setting in force and where it came from, start nothing\n"
           "  --print-settings-doc    print the page of all settings\n\n"
@@ -72,21 +74,22 @@ static int print_document(void)
 /* What was asked for besides the settings. */
 struct wishes {
     const char *file;
-    bool print, check, document, help;
+    bool print, check, document, help, restored;
 };
 
 /* Reads argv. Returns 0, or the exit code. NAME of --set is cut off its argument, in argv. */
 static int read_flags(int argc, char **argv, struct wishes *wishes, struct conf_flag *flags, size_t *count)
 {
-    struct option options[SETTING_FLAGS + 8] = {{"config", required_argument, NULL, 'c'},
+    struct option options[SETTING_FLAGS + 9] = {{"config", required_argument, NULL, 'c'},
                                                 {"set", required_argument, NULL, OPTION_SET},
                                                 {"print-config", no_argument, NULL, OPTION_PRINT},
                                                 {"check", no_argument, NULL, OPTION_CHECK},
                                                 {"print-settings-doc", no_argument, NULL, OPTION_DOCUMENT},
+                                                {"restored", no_argument, NULL, OPTION_RESTORED},
                                                 {"help", no_argument, NULL, 'h'}};
     static char names[SETTING_FLAGS][24];
     for (size_t i = 0; i < SETTING_FLAGS; i++) {
-        options[6 + i] = (struct option){SETTINGS[i].name, required_argument, NULL, OPTION_SETTING};
+        options[7 + i] = (struct option){SETTINGS[i].name, required_argument, NULL, OPTION_SETTING};
         snprintf(names[i], sizeof(names[i]), "--%s", SETTINGS[i].name);
     }
     optind = 1;
@@ -106,7 +109,7 @@ static int read_flags(int argc, char **argv, struct wishes *wishes, struct conf_
             wishes->file = optarg;
             break;
         case OPTION_SETTING:
-            flags[(*count)++] = (struct conf_flag){options[which].name, optarg, names[which - 6]};
+            flags[(*count)++] = (struct conf_flag){options[which].name, optarg, names[which - 7]};
             break;
         case OPTION_SET:
             sign = strchr(optarg, '=');
@@ -116,6 +119,9 @@ static int read_flags(int argc, char **argv, struct wishes *wishes, struct conf_
             }
             *sign = '\0';
             flags[(*count)++] = (struct conf_flag){optarg, sign + 1, "--set"};
+            break;
+        case OPTION_RESTORED:
+            wishes->restored = true;
             break;
         case OPTION_PRINT:
             wishes->print = true;
@@ -187,7 +193,7 @@ int command_gateway(int argc, char **argv)
                 settings->route_count == 1 ? "" : "s");
     } else {
 #if GATEWAY_RUNS
-        code = gateway_main(settings, wishes.file, &flags);
+        code = gateway_main(settings, wishes.file, &flags, wishes.restored);
         settings = NULL; /* taken over */
 #else
         fputs("samekey gateway: this build has no gateway in it\n", stderr);

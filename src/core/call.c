@@ -22,7 +22,7 @@ void call_init(struct call *call, const struct call_policy *policy)
 
 bool call_invariant(const struct call *call)
 {
-    if (call->sent > call->policy.retries + 1 || call->sent > call->attempts)
+    if (call->sent - call->spared > call->policy.retries + 1 || call->sent > call->attempts)
         return false;
     if (call->phase == CALL_SENDING && call->sent == 0)
         return false;
@@ -118,6 +118,8 @@ static void send_now(struct call *call, const struct call_event *ev, struct call
     }
     fx->waited_ms = ev->type == CALL_EV_TIMER ? ev->now_ms - call->wait_began_ms : 0;
     fx->is_retry = call->attempts > 0;
+    fx->spare = call->to_spare;
+    call->to_spare = false;
     call->attempts++;
     call->sent++;
     if (call->attempts == 1)
@@ -194,7 +196,8 @@ static void ask_later(struct call *call, const struct call_event *ev, struct cal
 static bool may_send_again(const struct call *call, int64_t now)
 {
     const struct call_policy *p = &call->policy;
-    if (!p->has_identity || call->sent > p->retries || call->repeat_pointless || !call->last_retryable)
+    if (!p->has_identity || call->sent - call->spared > p->retries || call->repeat_pointless ||
+        !call->last_retryable)
         return false;
     if (key_life_over(call, now))
         return false;
@@ -205,6 +208,14 @@ static bool may_send_again(const struct call *call, int64_t now)
     if (call->pending)
         return p->runs_once;
     return p->runs_once || p->has_receipts;
+}
+
+/* Whether another upstream may be tried for an attempt that did not run: it counts as no retry. */
+static bool may_go_elsewhere(const struct call *call, int64_t now)
+{
+    const struct call_policy *p = &call->policy;
+    return p->has_identity && call->last_retryable && !call->maybe_ran &&
+           !(call->attempts > 0 && now - call->first_ms > p->upstream_key_life_ms);
 }
 
 /* Waits for the moment of the next attempt: the backoff, what Retry-After asked for, and for a callee that does not run a
@@ -313,8 +324,10 @@ static void on_attempt(struct call *call, const struct call_event *ev, struct ca
             after_doubt(call, ev, fx);
             return;
         }
-        if (ev->before_connect && call->policy.spares > 0 && may_send_again(call, ev->now_ms)) {
+        if (ev->elsewhere && call->policy.spares > 0 && may_go_elsewhere(call, ev->now_ms)) {
             call->policy.spares--;
+            call->spared++;
+            call->to_spare = true;
             send_later(call, ev, fx, true);
             return;
         }

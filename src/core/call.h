@@ -37,7 +37,8 @@
  *      is a receipt's or a fence's, or UNKNOWN; nothing else.
  *  (2) Ask first: between an attempt that was unknown or pending and the next SEND lies a receipt answer, unless the
  *      callee has no receipts and runs a key once.
- *  (3) Attempts are numbered upwards and never more than retries + 1 are sent by one run.
+ *  (3) Attempts are numbered upwards and never more than retries + 1 are sent by one run, other upstreams apart
+ *      (each at most once).
  *  (4) FAILED not final: every attempt was proved not executed.
  *  (5) ENDED is left by nothing.
  */
@@ -54,7 +55,7 @@
 /* What a route, or the options of a library call, allow. Times in milliseconds. */
 struct call_policy {
     int retries; /* attempts after the first, in one run */
-    int spares;  /* further upstreams that may be tried at once after a failure to connect */
+    int spares;  /* further upstreams that may be tried at once where an attempt did not run */
     int64_t attempt_timeout_ms;
     struct backoff backoff;
     int64_t retry_after_max_ms;
@@ -117,7 +118,7 @@ struct call_event {
     int64_t deadline_ms;        /* START: when the whole call must have ended, on the same clock */
     enum outcome outcome;       /* ATTEMPT */
     bool retry_allowed;         /* ATTEMPT: outcome_retry_allowed() */
-    bool before_connect;        /* ATTEMPT: it failed to connect, so another upstream may be tried at once */
+    bool elsewhere;             /* ATTEMPT: it did not run there, and another upstream may be tried at once */
     int status;                 /* ATTEMPT: HTTP status, or 0 */
     int64_t retry_after_ms;     /* ATTEMPT: from Retry-After, or -1 */
     enum call_denial denial;    /* DENIED */
@@ -131,6 +132,7 @@ struct call_effect {
     enum call_effect_type type;
     int attempt;           /* SEND: its number */
     bool is_retry;         /* SEND: the retry budget and the breaker are to be asked */
+    bool spare;            /* SEND: at another upstream, since this one did not run it: no retry */
     int64_t timeout_ms;    /* SEND, ASK, FENCE */
     int64_t waited_ms;     /* SEND: the wait before it */
     int64_t until_ms;      /* WAIT: feed TIMER at or after this */
@@ -145,9 +147,11 @@ struct call_effect {
 struct call {
     struct call_policy policy;
     enum call_phase phase;
-    int attempts; /* begun, over all runs */
-    int sent;     /* of them, in this run */
-    int queries;  /* since the last attempt */
+    int attempts;  /* begun, over all runs */
+    int sent;      /* of them, in this run */
+    int spared;    /* of those, attempts at another upstream, which count as no retry */
+    bool to_spare; /* the next attempt is one */
+    int queries;   /* since the last attempt */
     bool maybe_ran, pending;
     bool asked;            /* a receipt answer came since the last attempt */
     bool may_travel;       /* the last attempt's request may still be on its way */

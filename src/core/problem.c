@@ -23,6 +23,15 @@ const char *problem_slug(enum problem problem)
     return table[problem].slug;
 }
 
+enum problem problem_find(struct slice slug)
+{
+    for (int i = PROBLEM_NONE + 1; i < PROBLEM_COUNT; i++) {
+        if (slice_is(slug, table[i].slug))
+            return (enum problem)i;
+    }
+    return PROBLEM_NONE;
+}
+
 int problem_status(enum problem problem)
 {
     return table[problem].status;

@@ -16,6 +16,8 @@ enum problem {
 };
 
 const char *problem_slug(enum problem problem);
+/* The problem of that slug; PROBLEM_NONE: none of ours. */
+enum problem problem_find(struct slice slug);
 /* The HTTP status; an OUTCOME_UNKNOWN that somebody waited for is 504 instead (problem_facts.waited). */
 int problem_status(enum problem problem);
 enum outcome problem_outcome(enum problem problem);

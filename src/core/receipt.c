@@ -255,6 +255,9 @@ void receipt_standing(const struct rows *rows, struct standing *out)
         /* A call without a key is its own operation. */
         if (row->final && !row->has_key && row->has_fingerprint)
             out->safe_new_key = true;
+        /* What a samekey below said about another call holds at this layer too (CONTRACT section 5). */
+        if (row->reason == REASON_BOUND_ELSEWHERE)
+            out->safe_new_key = false;
         break;
     }
 }

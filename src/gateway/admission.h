@@ -53,7 +53,7 @@ enum status admission_new(struct admission **out, const struct route_settings *r
 void admission_free(struct admission *a);
 
 /* Asks to begin a call. YES: pass holds a place, an upstream and its breaker's leave. WAIT: `waiter` is queued.
- * RATE, FULL, BREAKER: nothing was taken; *retry_ms says when to come back. `count_rate` is false for one who has been
+ * RATE, FULL, BREAKER: nothing is held (but FULL and BREAKER have counted in the rate); *retry_ms says when to come back. `count_rate` is false for one who has been
  * counted already (a call woken from the queue). */
 enum admit admission_enter(struct admission *a, struct slice tenant, int64_t now_ms, struct pass *pass,
                            struct waiter *waiter, bool count_rate, int64_t *retry_ms);

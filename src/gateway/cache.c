@@ -69,6 +69,13 @@ static struct entry *find(struct cache *c, const struct digest *call)
     return NULL;
 }
 
+void cache_drop(struct cache *c, const struct digest *call)
+{
+    struct entry *e = find(c, call);
+    if (e)
+        forget(c, e);
+}
+
 /* The slices of a row that a cached copy needs. */
 #define CACHED_SLICES 14
 static size_t row_slices(struct call_row *row, struct slice *list[CACHED_SLICES])
@@ -95,11 +102,11 @@ void cache_put(struct cache *c, const struct rows *rows, int64_t now_ms)
 {
     const struct call_row *row = &rows->call;
     bool ended = row->id && row->final && (row->state == STATE_SUCCESS || row->state == STATE_FAILED);
+    /* What is kept of this call is older than this, also where this is not kept: a reversal may have begun. */
+    if (row->id)
+        cache_drop(c, &row->call_digest);
     if (!ended || c->bytes_max == 0 || row->reversed_by.len)
         return;
-    struct entry *old = find(c, &row->call_digest);
-    if (old)
-        forget(c, old);
     int64_t life = CACHE_LIFE_MS;
     if (row->result_expires_ms - rows->now_ms < life)
         life = row->result_expires_ms - rows->now_ms;
@@ -151,11 +158,4 @@ bool cache_get(struct cache *c, const struct digest *call, int64_t now_ms, struc
     list_push_back(&c->by_age, &e->age);
     *rows = e->rows;
     return true;
-}
-
-void cache_drop(struct cache *c, const struct digest *call)
-{
-    struct entry *e = find(c, call);
-    if (e)
-        forget(c, e);
 }

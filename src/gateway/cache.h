@@ -22,7 +22,8 @@ struct cache;
 /* bytes_max 0 keeps nothing. *out is the caller's. */
 enum status cache_new(struct cache **out, size_t bytes_max);
 void cache_free(struct cache *cache);
-/* Keeps a copy of rows->call if it is ended for good. now_ms is monotonic. */
+/* Keeps a copy of rows->call if it is ended for good and not reversed; an older copy is dropped in any case. now_ms is
+ * monotonic. */
 void cache_put(struct cache *cache, const struct rows *rows, int64_t now_ms);
 /* Fills `rows` with borrowed slices, good until the cache is next called; false: not here. */
 bool cache_get(struct cache *cache, const struct digest *call, int64_t now_ms, struct rows *rows);

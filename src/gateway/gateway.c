@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <sys/random.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { EXIT_OK = 0, EXIT_UNAVAILABLE = 69, EXIT_CONFIGURATION = 78 };
@@ -24,6 +25,7 @@ enum { EXIT_OK = 0, EXIT_UNAVAILABLE = 69, EXIT_CONFIGURATION = 78 };
 #define PIPELINE_BYTES_MAX (64u << 10) /* bytes that wait behind a running request */
 #define WRITE_BUFFER_HIGH  (256u << 10)
 #define STORE_READERS      1
+#define STORE_LOOK_MS      250 /* how often the log learns whether the store writes */
 #define LOG_LAST_WAIT_MS   2000
 
 /* A word from home to a shard. */
@@ -64,6 +66,10 @@ struct gateway {
     struct net_timer drain_timer;
     size_t empty_threads;
     atomic_bool ready;
+    struct net_timer store_timer;
+    atomic_bool store_fails; /* set by the writer */
+    bool store_told;         /* what the log says of it */
+    bool restored;
     bool draining, abandoned;
 };
 
@@ -92,11 +98,14 @@ static enum status shard_start(struct gateway *g, struct thread *t, size_t index
     shard->owner = g->owner;
     shard->metrics = g->metrics;
     list_init(&shard->jobs);
+    list_init(&shard->outbox);
     list_init(&shard->run_list);
     if (getrandom(&seed, sizeof seed, 0) != (ssize_t)sizeof seed)
         return STATUS_IO;
     prng_seed(&shard->random, seed);
     enum status status = net_loop_new(&shard->loop);
+    if (status == STATUS_OK)
+        net_loop_on_rest(shard->loop, shard_send_jobs, shard);
     if (status == STATUS_OK)
         status = fingerprinter_init(&shard->print);
     if (status == STATUS_OK)
@@ -250,6 +259,7 @@ static void give_order(struct order *order, struct shard *shard, void (*open)(st
 static void leave_home(struct gateway *g)
 {
     net_timer_disarm(g->home->shard.loop, &g->drain_timer);
+    net_timer_disarm(g->home->shard.loop, &g->store_timer);
     net_loop_stop(g->home->shard.loop);
 }
 
@@ -347,6 +357,21 @@ static int64_t store_clock(void *context)
     return clock_wall_ms();
 }
 
+/* One line when the store stops writing, and one when it writes again. */
+static void look_at_store(struct net_timer *timer)
+{
+    struct gateway *g = LIST_ENTRY(timer, struct gateway, store_timer);
+    bool fails = atomic_load_explicit(&g->store_fails, memory_order_relaxed);
+    if (fails != g->store_told) {
+        g->store_told = fails;
+        say(g, fails ? LOG_LEVEL_ERROR : LOG_LEVEL_INFO, fails ? "store_unavailable" : "store_back",
+            fails ? "nothing can be written: is the disk full? New calls are refused, nothing is sent"
+                  : "writing again");
+    }
+    net_timer_arm(g->home->shard.loop, timer, net_loop_now(g->home->shard.loop) + STORE_LOOK_MS,
+                  look_at_store);
+}
+
 /* On the writer's thread, which has a part of the metrics for itself. */
 static void on_batch(void *context, size_t operations, int64_t micros, enum status status)
 {
@@ -355,6 +380,16 @@ static void on_batch(void *context, size_t operations, int64_t micros, enum stat
     metrics_observe(g->store_counts, METRIC_batch_size, (double)operations);
     if (status != STATUS_OK)
         metrics_add(g->store_counts, METRIC_store_errors, 0, 0, 1);
+    atomic_store_explicit(&g->store_fails, status != STATUS_OK, memory_order_relaxed);
+}
+
+/* On a store thread that has put answers into the mailboxes. */
+static void on_answers(void *context)
+{
+    struct gateway *g = context;
+    for (size_t i = 0; i < g->count; i++)
+        mailbox_ring(g->threads[i].shard.loop);
+    mailbox_ring(g->home->shard.loop);
 }
 
 static int complain(int code, const char *what, struct buffer *error)
@@ -368,16 +403,22 @@ static int open_store(struct gateway *g, struct buffer *error)
 {
     const struct settings *s = g->setup->settings;
     struct store_settings settings = {.url = s->store, .owner = g->owner, .now_ms = store_clock};
+    /* Results of calls are in it: nobody outside the owner's group may read them. */
+    mode_t mask = umask(S_IRWXO | S_IWGRP);
     enum status status = store_open(&g->store, &settings, error);
+    (void)umask(mask);
     if (status != STATUS_OK)
         return complain(status == STATUS_INVALID ? EXIT_CONFIGURATION : EXIT_UNAVAILABLE,
                         "the store cannot be opened", error);
+    if (g->restored && store_raise_covers_since(g->store, clock_wall_ms()) != STATUS_OK)
+        return complain(EXIT_UNAVAILABLE, "the store cannot write down that it was restored", error);
     struct worker_settings worker = {
         .queue_max = (size_t)s->store_queue,
         .watches_max = (size_t)s->store_queue * 4,
         .batch_max = (size_t)s->store_batch,
         .readers = STORE_READERS,
         .on_batch = on_batch,
+        .on_answers = on_answers,
         .context = g,
     };
     if (worker_start(&g->worker, g->store, &worker, error) != STATUS_OK)
@@ -490,6 +531,7 @@ static int start(struct gateway *g, struct buffer *error)
             return complain(EXIT_UNAVAILABLE, "a thread cannot be started", error);
         g->threads[i].started = true;
     }
+    look_at_store(&g->store_timer);
     atomic_store(&g->ready, true);
     say_listening(g);
     return EXIT_OK;
@@ -526,7 +568,8 @@ static void stop(struct gateway *g)
     metrics_free(g->metrics);
 }
 
-int gateway_main(struct settings *settings, const char *conf_path, const struct conf_flags *flags)
+int gateway_main(struct settings *settings, const char *conf_path, const struct conf_flags *flags,
+                 bool restored)
 {
     struct gateway *g = calloc(1, sizeof *g);
     struct buffer error = {0};
@@ -539,6 +582,7 @@ int gateway_main(struct settings *settings, const char *conf_path, const struct 
         return code;
     }
     g->conf_path = conf_path;
+    g->restored = restored;
     g->flags = flags;
     raise_descriptors();
     code = start(g, &error);

@@ -15,9 +15,11 @@
 struct gateway;
 
 /* Runs until SIGTERM or SIGINT. Takes the settings over. conf_path (NULL: none) and flags are read again by SIGHUP and
- * must live that long. Returns the exit code: 0; 69 the store or an address is not available; 78 the configuration is
+ * must live that long. `restored`: the store's file comes from a backup, so that nothing older than now is
+ * claimed to be covered by it. Returns the exit code: 0; 69 the store or an address is not available; 78 the configuration is
  * wrong. Errors are told on stderr. */
-int gateway_main(struct settings *settings, const char *conf_path, const struct conf_flags *flags);
+int gateway_main(struct settings *settings, const char *conf_path, const struct conf_flags *flags,
+                 bool restored);
 
 /* Whether it takes calls: the store is open and it is not draining. Any thread. */
 bool gateway_ready(const struct gateway *gateway);

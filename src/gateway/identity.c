@@ -32,6 +32,23 @@ struct lookup {
     const struct identity *id;
 };
 
+/* A header given twice with different values names nobody: the service behind might read the other one. */
+static bool header_once(const struct headers *headers, struct slice name, struct buffer *out)
+{
+    const struct header *first = NULL;
+    for (size_t i = 0; i < headers->count; i++) {
+        const struct header *h = &headers->list[i];
+        if (!slice_equal_nocase(h->name, name))
+            continue;
+        if (first && !slice_equal(first->value, h->value))
+            return false;
+        first = h;
+    }
+    if (first)
+        buffer_slice(out, first->value);
+    return first != NULL;
+}
+
 static bool look_up(void *context, enum template_source source, struct slice name, struct buffer *out)
 {
     const struct lookup *l = context;
@@ -42,14 +59,7 @@ static bool look_up(void *context, enum template_source source, struct slice nam
         return json_find(in->body, name, &value) == STATUS_OK && json_value_text(&value, out) == STATUS_OK;
     }
     case TEMPLATE_HEADER:
-        for (size_t i = 0; i < in->head->headers.count; i++) {
-            const struct header *h = &in->head->headers.list[i];
-            if (slice_equal_nocase(h->name, name)) {
-                buffer_slice(out, h->value);
-                return true;
-            }
-        }
-        return false;
+        return header_once(&in->head->headers, name, out);
     case TEMPLATE_PATH:
         for (size_t i = 0; in->match && i < in->match->capture_count; i++) {
             if (slice_equal(in->match->captures[i].name, name)) {

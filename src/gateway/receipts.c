@@ -114,7 +114,9 @@ static void answer_problem(struct asker *a, enum problem problem, const char *de
         .call_id = a->id.call_id,
         .state = state,
         .next = problem == PROBLEM_CALL_IN_PROGRESS || problem == PROBLEM_OUTCOME_UNKNOWN ? NEXT_QUERY_RECEIPT
-                                                                                          : NEXT_FIX_REQUEST,
+                : problem == PROBLEM_CREDENTIAL_MISMATCH || problem == PROBLEM_REPORT_CONTRADICTS
+                    ? NEXT_ASK_OPERATOR
+                    : NEXT_FIX_REQUEST,
         .retry_after_s = problem == PROBLEM_CALL_IN_PROGRESS || problem == PROBLEM_OUTCOME_UNKNOWN ? 1 : -1,
     };
     struct answer_facts own = {.outcome = problem_outcome(problem)};
@@ -430,7 +432,7 @@ static void changed(struct job *job)
         }
     } else if (job->op.kind == STORE_TASK) {
         answer_problem(a, PROBLEM_REPORT_CONTRADICTS,
-                       "nothing was changed; a compensation task was made of the difference", STATE_UNKNOWN);
+                       "nothing was changed; a compensation task was made of the difference", row->state);
     } else if (job->op.status == STATUS_CONFLICT) {
         answer_problem(a, PROBLEM_REPORT_CONTRADICTS,
                        "the call ended otherwise meanwhile; nothing was changed", row->state);

@@ -210,9 +210,8 @@ static void do_send(struct run *run)
     bool first = run->machine.sent == 1; /* of this run: it has its leave from the admission */
     if (!first || !run->pass.admitted) {
         int64_t retry_ms = -1;
-        bool spare = run->before_connect && run->effect.waited_ms == 0;
         switch (admission_retry(run->lane->admission, run->client, run_now(run), &run->pass, run->try_next,
-                                !spare && !first, &retry_ms)) {
+                                !run->effect.spare && !first, &retry_ms)) {
         case RETRY_YES:
             run->retry_out = true;
             metrics_add(run->shard->counts, METRIC_retries, run->lane->series, 0, 1);

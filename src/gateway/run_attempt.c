@@ -222,12 +222,20 @@ static enum evidence_end end_of(const struct net_evidence *e)
     return EVIDENCE_RESET;
 }
 
-/* The problem type of a samekey below that has had its retries. */
-static bool handed_on_problem(const struct reply *r)
+/* The problem that a samekey below answered with, or PROBLEM_NONE. */
+enum problem reply_problem(const struct reply *r)
 {
-    static const char type[] = "\"urn:samekey:upstream-unavailable\"";
-    return r->status == 503 && r->body.len &&
-           memmem(r->body.data, r->body.len, type, sizeof type - 1) != NULL;
+    static const char urn[] = "urn:samekey:";
+    struct json_value type;
+    struct buffer text = {0};
+    enum problem found = PROBLEM_NONE;
+    if (r->head && r->status >= 400 &&
+        json_find(buffer_view(&r->body), slice_text("type"), &type) == STATUS_OK &&
+        json_value_text(&type, &text) == STATUS_OK && text.len > sizeof urn - 1 &&
+        memcmp(text.data, urn, sizeof urn - 1) == 0)
+        found = problem_find(slice_of(text.data + sizeof urn - 1, text.len - (sizeof urn - 1)));
+    buffer_fini(&text);
+    return found;
 }
 
 static struct evidence read_evidence(struct run *run, const struct net_evidence *e)
@@ -243,7 +251,7 @@ static struct evidence read_evidence(struct run *run, const struct net_evidence 
         .reply_bytes = e->reply_bytes,
         .head_complete = e->head_complete,
         .status = e->status,
-        .status_is_ours = handed_on_problem(r),
+        .status_is_ours = reply_problem(r) == PROBLEM_UPSTREAM_UNAVAILABLE,
         .has_callee_outcome = r->callee_outcome != OUTCOME_NONE,
         .callee_outcome = r->callee_outcome,
         .other_call_id = r->other_call_id,
@@ -318,13 +326,14 @@ static void on_reply_end(void *context, struct exchange *exchange, const struct 
         visit_stream_abort(run->visit); /* cut: the caller must not take it for whole */
         run->reply.streaming = false;
     }
-    run->before_connect =
-        outcome == OUTCOME_NOT_EXECUTED && evidence.end != EVIDENCE_ANSWER && !net->connected;
+    /* A limit (429) and an unwanted expectation (417) would be the same elsewhere. */
+    run->try_next = outcome == OUTCOME_NOT_EXECUTED;
+    bool elsewhere = run->try_next && evidence.status != 429 && evidence.status != 417;
     struct call_event event = {
         .type = CALL_EV_ATTEMPT,
         .outcome = outcome,
         .retry_allowed = outcome_retry_allowed(&evidence),
-        .before_connect = run->before_connect,
+        .elsewhere = elsewhere,
         .status = evidence.end == EVIDENCE_ANSWER ? evidence.status : 0,
         .retry_after_ms = evidence.end == EVIDENCE_ANSWER ? run->reply.retry_after_ms : -1,
     };

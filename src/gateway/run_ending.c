@@ -161,6 +161,8 @@ void run_end(struct run *run)
     row->reason = fx->reason;
     if (run->reply.too_large && fx->state == STATE_SUCCESS && answer_is_own(run))
         row->reason = REASON_RESULT_TOO_LARGE;
+    if (fx->reason == REASON_REJECTED && problem_about_other(reply_problem(&run->reply)))
+        row->reason = REASON_BOUND_ELSEWHERE;
     row->maybe_ran = fx->state == STATE_UNKNOWN;
     run_encode_attempts(run);
     row_set_lives(row, run->lane->s, run_store_now(run));

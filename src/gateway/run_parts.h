@@ -48,9 +48,8 @@ struct run {
     size_t attempt_count;
     struct pass pass;
     uint64_t client;
-    bool retry_out;      /* counted in retries_in_flight */
-    bool before_connect; /* the last attempt did not even connect */
-    bool try_next;       /* the last attempt did not run: another upstream may */
+    bool retry_out; /* counted in retries_in_flight */
+    bool try_next;  /* the last attempt did not run: another upstream may */
     struct exchange *exchange;
     struct buffer head;
     int64_t sent_ms, sent_us; /* monotonic */
@@ -87,6 +86,8 @@ bool run_copy_request(struct run *run, struct visit *visit);
 /* Sends the attempt whose number is on disk. */
 void run_put_on_wire(struct run *run);
 void reply_clear(struct reply *reply);
+/* The problem that a samekey below answered with, or PROBLEM_NONE. */
+enum problem reply_problem(const struct reply *reply);
 /* Writes the ending that the machine said, then tells the visit. */
 void run_end(struct run *run);
 

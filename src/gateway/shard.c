@@ -78,7 +78,7 @@ static void job_opened(struct letter *letter)
 static void job_answered(struct store_op *op)
 {
     struct job *job = LIST_ENTRY(op, struct job, op);
-    mailbox_post(job->shard->loop, &job->letter);
+    mailbox_put(job->shard->loop, &job->letter); /* rung by the gateway, once for a batch */
 }
 
 struct job *job_new(struct shard *shard, enum store_kind kind, void *owner, void (*then)(struct job *job))
@@ -110,13 +110,26 @@ struct job *job_new(struct shard *shard, enum store_kind kind, void *owner, void
     return job;
 }
 
+void shard_send_jobs(void *context)
+{
+    struct shard *shard = context;
+    struct list *l;
+    if (list_empty(&shard->outbox))
+        return;
+    worker_submit_all(shard->worker, &shard->outbox);
+    while ((l = list_pop_front(&shard->outbox)) != NULL) {
+        struct job *job = LIST_ENTRY(l, struct job, op.link);
+        job->op.status = STATUS_FULL;
+        mailbox_post(shard->loop, &job->letter);
+    }
+}
+
 void job_submit(struct job *job)
 {
-    enum status status = worker_submit(job->shard->worker, &job->op);
-    if (status == STATUS_OK)
-        return;
-    job->op.status = status;
-    mailbox_post(job->shard->loop, &job->letter);
+    list_push_back(&job->shard->outbox, &job->op.link);
+    /* One that may be cancelled must be where worker_cancel() looks for it. */
+    if (job->op.kind == STORE_WATCH)
+        shard_send_jobs(job->shard);
 }
 
 void job_free(struct job *job)

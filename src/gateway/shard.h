@@ -53,6 +53,7 @@ struct shard {
     struct metrics_loop *counts;
     struct list jobs; /* finished ones, to be used again */
     size_t jobs_idle;
+    struct list outbox;           /* jobs of this turn of the loop, for the store */
     struct lookup_table *lookups; /* receipts being read (receipts.c) */
     size_t visits, runs;          /* alive */
     struct list run_list;         /* the runs */
@@ -83,6 +84,9 @@ struct job *job_new(struct shard *shard, enum store_kind kind, void *owner, void
 /* Hands it to the store. `then` always follows, never inside this call; a full queue is op.status STATUS_FULL. */
 void job_submit(struct job *job);
 void job_free(struct job *job);
+/* Hands the store what the shard submitted in this turn of its loop: one lock and one wake-up for all of it, and a
+ * larger batch for one commit. Called by the loop at the end of each turn; the context is the shard. */
+void shard_send_jobs(void *context);
 
 /* Random numbers of this shard: in [0, 1), and 64 bits. Not for secrets. */
 double shard_random(struct shard *shard);

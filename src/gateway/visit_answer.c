@@ -164,7 +164,8 @@ void visit_answer_problem(struct visit *visit, enum problem problem, const char 
         facts.state = STATE_PROCESSING;
         facts.with_receipt = true;
     }
-    if (problem == PROBLEM_CREDENTIAL_MISMATCH)
+    if (problem == PROBLEM_CREDENTIAL_MISMATCH ||
+        (problem == PROBLEM_OUTCOME_UNKNOWN && facts.state == STATE_NOT_RECEIVED))
         facts.state = STATE_UNKNOWN;
     if (retry_ms >= 0)
         facts.retry_after_s = (retry_ms + 999) / 1000 > 0 ? (retry_ms + 999) / 1000 : 1;
@@ -198,8 +199,9 @@ void visit_answer_row(struct visit *visit, const struct rows *rows, bool waited,
         return;
     enum outcome outcome = row->state == STATE_SUCCESS           ? OUTCOME_SUCCESS
                            : row->reason == REASON_CALLEE_FAILED ? OUTCOME_FAILED
-                           : row->reason == REASON_REJECTED      ? OUTCOME_REJECTED
-                                                                 : OUTCOME_FAILED;
+                           : row->reason == REASON_REJECTED || row->reason == REASON_BOUND_ELSEWHERE
+                               ? OUTCOME_REJECTED
+                               : OUTCOME_FAILED;
     struct answer_facts own = own_facts(visit, outcome);
     own.replayed = !first;
     own.original = row->original_call_id;

@@ -61,6 +61,12 @@ static int64_t micros_now(void)
     return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
 }
 
+static void tell_answers(const struct worker *w)
+{
+    if (w->settings.on_answers)
+        w->settings.on_answers(w->settings.context);
+}
+
 static void give_back(struct worker *w, struct store_op *op)
 {
     atomic_fetch_sub_explicit(&w->queued, 1, memory_order_relaxed);
@@ -82,6 +88,7 @@ static void give_back_watches(struct worker *w, struct list *leaving)
         struct store_op *op = LIST_ENTRY(l, struct store_op, link);
         op->answered(op);
     }
+    tell_answers(w);
 }
 
 static void run_read(struct worker *w, struct store_op *op, int64_t id)
@@ -217,6 +224,7 @@ static void run_batch(struct worker *w, size_t count)
     /* Only now: until here their slices may be copied to watchers. */
     for (size_t i = 0; i < count; i++)
         give_back(w, w->batch[i]);
+    tell_answers(w);
     if (w->settings.on_batch)
         w->settings.on_batch(w->settings.context, count, micros, worst);
 }
@@ -300,41 +308,73 @@ static void *read_loop(void *argument)
         struct store_op *op = LIST_ENTRY(l, struct store_op, link);
         store_reader_run(r->reader, op);
         give_back(w, op);
+        tell_answers(w);
         pthread_mutex_lock(&w->lock);
     }
     pthread_mutex_unlock(&w->lock);
     return NULL;
 }
 
+/* Whether there is room for the operation, which is then counted. Under the lock. */
+static bool let_in(struct worker *w, struct store_op *op)
+{
+    assert(op->answered);
+    if (w->stopping)
+        return false;
+    if (op->kind == STORE_WATCH) {
+        if (w->watches_count >= w->settings.watches_max)
+            return false;
+        w->watches_count++;
+        op->stage = STAGE_QUEUED;
+        op->cancelled = false;
+        return true;
+    }
+    if (atomic_load_explicit(&w->queued, memory_order_relaxed) >= w->settings.queue_max)
+        return false;
+    atomic_fetch_add_explicit(&w->queued, 1, memory_order_relaxed);
+    op->stage = STAGE_NONE;
+    return true;
+}
+
+void worker_submit_all(struct worker *w, struct list *ops)
+{
+    size_t reads = 0;
+    bool wake_writer = false;
+    pthread_mutex_lock(&w->lock);
+    for (struct list *l = ops->next, *next; l != ops; l = next) {
+        struct store_op *op = LIST_ENTRY(l, struct store_op, link);
+        next = l->next;
+        if (!let_in(w, op))
+            continue;
+        list_remove(l);
+        if (store_op_reads(op)) {
+            list_push_back(&w->reads, l);
+            reads++;
+        } else {
+            list_push_back(&w->writes, l);
+            wake_writer = wake_writer || w->writer_sleeps;
+            w->writer_sleeps = false; /* one wake for all that queue until it runs */
+        }
+    }
+    if (reads > w->readers_asleep)
+        reads = w->readers_asleep;
+    pthread_mutex_unlock(&w->lock);
+    if (wake_writer)
+        pthread_cond_signal(&w->writer_wake);
+    while (reads-- > 0)
+        pthread_cond_signal(&w->reader_wake);
+}
+
 enum status worker_submit(struct worker *w, struct store_op *op)
 {
-    bool watch = op->kind == STORE_WATCH, read = store_op_reads(op), wake_one = false;
-    enum status status = STATUS_OK;
-    assert(op->answered);
-    pthread_mutex_lock(&w->lock);
-    if (w->stopping) {
-        status = STATUS_FULL;
-    } else if (watch) {
-        if (w->watches_count >= w->settings.watches_max)
-            status = STATUS_FULL;
-        else
-            w->watches_count++, op->stage = STAGE_QUEUED, op->cancelled = false;
-    } else if (atomic_load_explicit(&w->queued, memory_order_relaxed) >= w->settings.queue_max) {
-        status = STATUS_FULL;
-    } else {
-        atomic_fetch_add_explicit(&w->queued, 1, memory_order_relaxed);
-        op->stage = STAGE_NONE;
-    }
-    if (status == STATUS_OK) {
-        list_push_back(read ? &w->reads : &w->writes, &op->link);
-        wake_one = read ? w->readers_asleep > 0 : w->writer_sleeps;
-        if (!read)
-            w->writer_sleeps = false; /* one wake for all that queue until it runs */
-    }
-    pthread_mutex_unlock(&w->lock);
-    if (wake_one)
-        pthread_cond_signal(read ? &w->reader_wake : &w->writer_wake);
-    return status;
+    struct list alone;
+    list_init(&alone);
+    list_push_back(&alone, &op->link);
+    worker_submit_all(w, &alone);
+    if (list_empty(&alone))
+        return STATUS_OK;
+    list_remove(&op->link);
+    return STATUS_FULL;
 }
 
 void worker_cancel(struct worker *w, struct store_op *watch)

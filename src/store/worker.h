@@ -23,6 +23,9 @@ struct worker_settings {
     unsigned readers;   /* reader threads, at least 1 */
     /* Called on the writer thread after each batch, for metrics; may be NULL. */
     void (*on_batch)(void *context, size_t operations, int64_t micros, enum status status);
+    /* Called after one or more operations were answered, on the thread that did: whoever waits for them is woken once
+     * here and not in each `answered`. May be NULL. */
+    void (*on_answers)(void *context);
     void *context;
 };
 
@@ -32,6 +35,9 @@ enum status worker_start(struct worker **out, struct store *store, const struct 
 /* Takes an operation, or answers STATUS_FULL without taking it (then `answered` is not called). Reads go to the
  * readers, everything else to the writer, in the order submitted. Callable from every thread. */
 enum status worker_submit(struct worker *worker, struct store_op *op);
+/* The same for a list of operations, linked by `link` and in its order, with one lock and one wake-up for all. Those
+ * that were not taken stay in the list. */
+void worker_submit_all(struct worker *worker, struct list *ops);
 /* Ends a watch early: its `answered` comes with STATUS_NOT_FOUND, unless it is already on its way. The operation's
  * memory must stay until then. Callable from every thread. */
 void worker_cancel(struct worker *worker, struct store_op *watch);

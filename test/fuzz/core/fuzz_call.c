@@ -92,7 +92,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             ev.outcome =
                 (enum outcome)(OUTCOME_NOT_EXECUTED + draw(&l) % (OUTCOME_COUNT - OUTCOME_NOT_EXECUTED));
             ev.retry_allowed = draw(&l) % 4;
-            ev.before_connect = ev.outcome == OUTCOME_NOT_EXECUTED && (draw(&l) & 1);
+            ev.elsewhere = ev.outcome == OUTCOME_NOT_EXECUTED && (draw(&l) & 1);
             ev.status = draw(&l) & 1 ? 429 : draw(&l) & 1 ? 503 : 0;
             ev.retry_after_ms = draw(&l) & 1 ? -1 : draw_ms(&l, 600000);
             if (ev.type == CALL_EV_ATTEMPT) {

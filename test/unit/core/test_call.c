@@ -115,7 +115,7 @@ static struct call_event read_event(const char *text, int64_t deadline_ms)
         ev.status = (int)number(args, "status=", 0);
         ev.retry_after_ms = number(args, "retry_after=", -1);
         ev.retry_allowed = !word(args, "for_good");
-        ev.before_connect = word(args, "no_connection");
+        ev.elsewhere = word(args, "no_connection");
     }
     return ev;
 }
@@ -253,10 +253,11 @@ static void another_upstream_is_tried_at_once(void **state)
                "[700001] not_executed no_connection -> send 2, 3000 ms\n"
                "[700002] not_executed no_connection -> wait until 700502\n"
                "[700502] timer -> send 3 after 500, 3000 ms\n");
-    /* A spare is an attempt too. */
+    /* Going to another upstream is no retry: it needs none. */
     p.retries = 0;
     tell(&p, "[     0] start -> send 1, 3000 ms\n"
-             "[     1] not_executed no_connection -> FAILED and open: retries_exhausted, retry_same_call\n");
+             "[     1] not_executed no_connection -> send 2, 3000 ms\n"
+             "[     2] not_executed no_connection -> FAILED and open: retries_exhausted, retry_same_call\n");
     /* After a doubt section 3 decides, whichever node. */
     p = with_receipts();
     p.spares = 2;
@@ -903,7 +904,7 @@ static void look_at_send(const struct onlooker *o, const struct call_policy *p, 
                          const struct call_effect *fx, int64_t deadline)
 {
     MUST(fx->attempt == o->number + 1);
-    MUST(o->sends < p->retries + 1);
+    MUST(o->sends < p->retries + 1 + p->spares);
     MUST(fx->is_retry == (o->number > 0));
     MUST(fx->timeout_ms >= 1 && fx->timeout_ms <= p->attempt_timeout_ms);
     if (p->shorten_attempts)
@@ -1060,7 +1061,7 @@ static void any_attempt(struct prng *r, struct call_event *ev)
     ev->outcome = outcomes[up_to(r, COUNT(outcomes) - 1)];
     ev->status = statuses[up_to(r, COUNT(statuses) - 1)];
     ev->retry_allowed = chance(r, 85);
-    ev->before_connect = ev->outcome == OUTCOME_NOT_EXECUTED && ev->status == 0 && chance(r, 50);
+    ev->elsewhere = ev->outcome == OUTCOME_NOT_EXECUTED && ev->status == 0 && chance(r, 50);
     ev->retry_after_ms = !ev->status || chance(r, 60) ? -1 : chance(r, 5) ? INT64_MAX : up_to(r, 10000);
 }
 
