@@ -165,12 +165,12 @@ static int report(struct review *r, const char *format)
     struct buffer out = {0}, talk = {0};
     enum status status = STATUS_OK;
     if (strcmp(format, "json") == 0)
-        status = report_json(&out, r);
+        status = review_report_json(&out, r);
     else if (strcmp(format, "sarif") == 0)
-        status = report_sarif(&out, r);
+        status = review_report_sarif(&out, r);
     else
-        report_text(&out, r, isatty(STDOUT_FILENO) && !getenv("NO_COLOR"));
-    report_talk(&talk, r);
+        review_report_text(&out, r, isatty(STDOUT_FILENO) && !getenv("NO_COLOR"));
+    review_report_talk(&talk, r);
     int code = status == STATUS_OK ? write_out(stdout, &out) : EXIT_MEMORY;
     write_out(stderr, &talk);
     buffer_fini(&out);

@@ -10,7 +10,7 @@ static json_t *text_json(const char *text)
     if (!text)
         return json_null();
     struct buffer clean = {0};
-    report_clean(&clean, slice_text(text), 8192);
+    review_report_clean(&clean, slice_text(text), 8192);
     json_t *json = clean.failed ? NULL : json_stringn(clean.data ? clean.data : "", clean.len);
     buffer_fini(&clean);
     return json;
@@ -19,7 +19,7 @@ static json_t *text_json(const char *text)
 static json_t *line_json(const struct source *s, unsigned line)
 {
     struct buffer clean = {0};
-    report_clean(&clean, slice_trim(source_line(s, line)), 400);
+    review_report_clean(&clean, slice_trim(source_line(s, line)), 400);
     json_t *json = clean.failed ? NULL : json_stringn(clean.data ? clean.data : "", clean.len);
     buffer_fini(&clean);
     return json;
@@ -72,7 +72,7 @@ static json_t *policy_json(const struct review_policy *p)
     return json;
 }
 
-enum status report_json(struct buffer *out, const struct review *r)
+enum status review_report_json(struct buffer *out, const struct review *r)
 {
     json_t *findings = json_array(), *policies = json_array(), *problems = json_array(),
            *notes = json_array();
@@ -142,7 +142,7 @@ static json_t *sarif_result(const struct finding *f)
     buffer_format(&message, "%s.", rule->title);
     if (f->detail[0]) {
         buffer_text(&message, " Seen: ");
-        report_clean(&message, slice_text(f->detail), 400);
+        review_report_clean(&message, slice_text(f->detail), 400);
         buffer_byte(&message, '.');
     }
     buffer_format(&message, " %s %s", rule->danger, rule->remedy);
@@ -172,7 +172,7 @@ static json_t *sarif_notification(const struct review_problem *p)
     return json;
 }
 
-enum status report_sarif(struct buffer *out, const struct review *r)
+enum status review_report_sarif(struct buffer *out, const struct review *r)
 {
     json_t *rules = json_array(), *results = json_array(), *notifications = json_array();
     bool ok = true;

@@ -25,7 +25,7 @@ static size_t utf8_length(struct slice s)
     return n;
 }
 
-void report_clean(struct buffer *out, struct slice s, size_t max)
+void review_report_clean(struct buffer *out, struct slice s, size_t max)
 {
     size_t i = 0;
     while (i < s.len && i < max) {
@@ -53,25 +53,25 @@ static void text_finding(struct buffer *out, const struct finding *f, bool colou
 {
     const struct rule *rule = rule_get(f->rule);
     const char *paint = !colour ? "" : rule->level == RULE_LEVEL_ERROR ? "\033[31m" : "\033[33m";
-    report_clean(out, slice_text(f->source->path), 4096);
+    review_report_clean(out, slice_text(f->source->path), 4096);
     buffer_format(out, ":%u: %s%s %s %s%s", f->line, paint, rule_level_name(rule->level), rule->id,
                   rule->slug, colour ? "\033[0m" : "");
     if (f->place) {
         buffer_text(out, " (");
-        report_clean(out, slice_text(f->place), 100);
+        review_report_clean(out, slice_text(f->place), 100);
         buffer_byte(out, ')');
     }
     buffer_format(out, "\n  %5u | ", f->line);
-    report_clean(out, slice_trim(source_line(f->source, f->line)), LINE_SHOWN_MAX);
+    review_report_clean(out, slice_trim(source_line(f->source, f->line)), LINE_SHOWN_MAX);
     if (f->detail[0]) {
         buffer_text(out, "\n  seen:   ");
-        report_clean(out, slice_text(f->detail), 400);
+        review_report_clean(out, slice_text(f->detail), 400);
     }
     buffer_format(out, "\n  danger: %s\n  remedy: %s\n", rule->danger, rule->remedy);
     buffer_byte(out, '\n');
 }
 
-void report_text(struct buffer *out, const struct review *r, bool colour)
+void review_report_text(struct buffer *out, const struct review *r, bool colour)
 {
     size_t silenced = 0, errors = 0, warnings = 0;
     for (size_t i = 0; i < r->finding_count; i++) {
@@ -91,9 +91,9 @@ void report_text(struct buffer *out, const struct review *r, bool colour)
         struct buffer figures = {0};
         policy_figures(&figures, p);
         if (figures.len) {
-            report_clean(out, slice_text(p->source->path), 4096);
+            review_report_clean(out, slice_text(p->source->path), 4096);
             buffer_format(out, ":%u: %s ", p->line, p->format);
-            report_clean(out, slice_text(p->name ? p->name : ""), 100);
+            review_report_clean(out, slice_text(p->name ? p->name : ""), 100);
             buffer_format(out, ": %s\n", buffer_cstring(&figures));
         }
         buffer_fini(&figures);
@@ -107,20 +107,20 @@ void report_text(struct buffer *out, const struct review *r, bool colour)
     buffer_format(out, " in %u file%s\n", r->files, r->files == 1 ? "" : "s");
 }
 
-void report_talk(struct buffer *out, const struct review *r)
+void review_report_talk(struct buffer *out, const struct review *r)
 {
     for (size_t i = 0; i < r->problem_count; i++) {
         const struct review_problem *p = &r->problems[i];
-        report_clean(out, slice_text(p->path), 4096);
+        review_report_clean(out, slice_text(p->path), 4096);
         if (p->line)
             buffer_format(out, ":%u", p->line);
         buffer_text(out, ": not reviewed: ");
-        report_clean(out, slice_text(p->what), 500);
+        review_report_clean(out, slice_text(p->what), 500);
         buffer_byte(out, '\n');
     }
     for (size_t i = 0; i < r->note_count; i++) {
         buffer_text(out, "note: ");
-        report_clean(out, slice_text(r->notes[i]), 500);
+        review_report_clean(out, slice_text(r->notes[i]), 500);
         buffer_byte(out, '\n');
     }
 }

@@ -38,12 +38,12 @@ static inline void fuzz_review(struct slice text, enum review_format format)
             const struct finding *f = &r.findings[i];
             must(f->rule < RULE_COUNT && f->line >= 1 && f->line <= f->source->lines);
         }
-        report_text(&out, &r, false);
+        review_report_text(&out, &r, false);
         must(!out.failed);
         buffer_fini(&out);
         /* The documents are slow to make beside the reading, and the same code whatever the reader. */
         if (format == FORMAT_AUTO)
-            must_be_json(report_json(&out, &r), &out);
+            must_be_json(review_report_json(&out, &r), &out);
     }
     review_fini(&r);
 }

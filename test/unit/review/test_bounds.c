@@ -77,7 +77,7 @@ static void read_in_bounds(const char *name)
     time_t start = time(NULL);
     review_file(&r, path_of(name), FORMAT_AUTO, NULL);
     review_finish(&r, true);
-    report_text(&out, &r, false);
+    review_report_text(&out, &r, false);
     assert_false(out.failed);
     assert_true(time(NULL) - start < SECONDS_MAX);
     assert_true(r.pool.bytes <= POOL_BYTES_MAX);
@@ -236,14 +236,14 @@ static void bytes_are_cleaned(void **state)
     review_memory(&r, "a\x1b.conf", slice_text(text), FORMAT_NGINX);
     assert_int_equal(review_finish(&r, false), STATUS_OK);
     assert_int_equal(r.finding_count, 1);
-    report_text(&out, &r, false);
+    review_report_text(&out, &r, false);
     assert_null(memchr(out.data, '\x1b', out.len));
     assert_null(memchr(out.data, '\xff', out.len));
     assert_null(memmem(out.data, out.len, "\xc2\x9b", 2));
     buffer_clear(&out);
-    assert_int_equal(report_json(&out, &r), STATUS_OK);
+    assert_int_equal(review_report_json(&out, &r), STATUS_OK);
     buffer_clear(&out);
-    assert_int_equal(report_sarif(&out, &r), STATUS_OK);
+    assert_int_equal(review_report_sarif(&out, &r), STATUS_OK);
     buffer_fini(&out);
     review_fini(&r);
 }
