@@ -75,7 +75,18 @@ static double number(struct slice s)
     return n;
 }
 
-/* What two values of one place are. */
+/* Letters and digits mixed: no word looks like that. */
+static bool scrambled(struct slice s)
+{
+    bool digits = false, letters = false;
+    for (size_t i = 0; i < s.len; i++) {
+        digits = digits || digit(s.data[i]);
+        letters = letters || !digit(s.data[i]);
+    }
+    return digits && letters;
+}
+
+/* What two values of one place are; NULL: two words, which may mean two things. */
 static const char *kind_of(struct slice a, struct slice b)
 {
     if (a.len == 36 && b.len == 36 && uuid_at(a.data, 36) && uuid_at(b.data, 36))
@@ -90,11 +101,11 @@ static const char *kind_of(struct slice a, struct slice b)
             return "a counter";
         return "a random part";
     }
-    if (a.len == b.len && a.len >= 4 && all(a, hex) && all(b, hex))
-        return "a random part";
     if (a.len >= 19 && a.data[4] == '-' && (a.data[10] == 'T' || a.data[10] == ' '))
         return "a timestamp";
-    return a.len == b.len && a.len >= 6 ? "a random part" : NULL;
+    if (a.len == b.len && a.len >= 4 && all(a, hex) && all(b, hex) && (scrambled(a) || scrambled(b)))
+        return "a random part";
+    return a.len == b.len && a.len >= 6 && scrambled(a) && scrambled(b) ? "a random part" : NULL;
 }
 
 struct volatile_part key_volatile_part(const struct slice *keys, size_t count)

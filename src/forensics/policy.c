@@ -9,7 +9,7 @@
 /* Repeats within one WAVE_US that make a wave, when they are also WAVE_RATIO times what an even spread would give. */
 #define WAVE_US    INT64_C(100000)
 #define WAVE_MIN   20
-#define WAVE_RATIO 20.0
+#define WAVE_RATIO 5.0
 
 enum status policy_note(struct policy *p, struct diagnosis *d, struct slice caller, uint32_t n,
                         int64_t wait_us, const struct event *e)
