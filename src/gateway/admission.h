@@ -52,9 +52,9 @@ enum status admission_new(struct admission **out, const struct route_settings *r
                           int64_t now_ms);
 void admission_free(struct admission *a);
 
-/* Asks to begin a call. YES: pass holds a place, an upstream and its breaker's leave. WAIT: `waiter` is queued.
- * RATE, FULL, BREAKER: nothing is held (but FULL and BREAKER have counted in the rate); *retry_ms says when to come back. `count_rate` is false for one who has been
- * counted already (a call woken from the queue). */
+/* Asks to begin a call. YES: pass holds a place, an upstream and its breaker's leave. WAIT: `waiter` is queued. RATE,
+ * FULL, BREAKER: nothing is held (FULL and BREAKER have counted in the rate); *retry_ms says when to come back.
+ * `count_rate` is false for one who has been counted already (a call woken from the queue). */
 enum admit admission_enter(struct admission *a, struct slice tenant, int64_t now_ms, struct pass *pass,
                            struct waiter *waiter, bool count_rate, int64_t *retry_ms);
 /* Picks an upstream and asks its breaker for a call that holds a place but was queued. YES or BREAKER. */
