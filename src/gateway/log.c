@@ -10,11 +10,14 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
-/* A pipe that poll() calls writable takes this much without blocking (PIPE_BUF on Linux). */
+/* A pipe that poll() calls writable takes this much without blocking (PIPE_BUF on Linux); a file takes everything. */
 #define CHUNK_BYTES 4096
+/* Lines are gathered for so long before they are handed over: one wake-up and one write for many. */
+#define GATHER_MS 5
 /* How often the thread looks up from a file that takes nothing. */
 #define POLL_MS 50
 
@@ -29,10 +32,11 @@ struct log {
 
 struct log_writer {
     int fd;
-    size_t bytes_max;
+    size_t bytes_max, chunk_bytes;
     pthread_t thread;
     pthread_mutex_t lock;
-    pthread_cond_t more;
+    pthread_cond_t more;        /* a log has lines, or it ends */
+    pthread_cond_t hurry;       /* a log is half full, or it ends: no more gathering */
     struct log *logs[LOGS_MAX]; /* under the lock */
     size_t count;
     bool stopping;      /* under the lock */
@@ -72,7 +76,7 @@ static void hand_over(struct log_writer *w, struct slice s)
         struct pollfd p = {w->fd, POLLOUT, 0};
         int ready = poll(&p, 1, POLL_MS);
         if (ready > 0 && (p.revents & POLLOUT)) {
-            ssize_t n = write(w->fd, s.data, s.len < CHUNK_BYTES ? s.len : CHUNK_BYTES);
+            ssize_t n = write(w->fd, s.data, s.len < w->chunk_bytes ? s.len : w->chunk_bytes);
             if (n > 0) {
                 s = slice_of(s.data + n, s.len - (size_t)n);
                 continue;
@@ -117,6 +121,21 @@ static bool take_one(struct log_writer *w, struct buffer *out)
     return false;
 }
 
+/* Waits for the first line, and then for its neighbours. Under the lock. */
+static void gather(struct log_writer *w)
+{
+    struct timespec until;
+    pthread_cond_wait(&w->more, &w->lock);
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += GATHER_MS * 1000000;
+    if (until.tv_nsec >= 1000000000) {
+        until.tv_nsec -= 1000000000;
+        until.tv_sec++;
+    }
+    if (!w->stopping)
+        (void)pthread_cond_clockwait(&w->hurry, &w->lock, CLOCK_MONOTONIC, &until);
+}
+
 static void *writer_main(void *argument)
 {
     struct log_writer *w = argument;
@@ -131,7 +150,7 @@ static void *writer_main(void *argument)
         } else if (w->stopping) {
             break;
         } else {
-            pthread_cond_wait(&w->more, &w->lock);
+            gather(w);
         }
     }
     pthread_mutex_unlock(&w->lock);
@@ -142,13 +161,17 @@ static void *writer_main(void *argument)
 enum status log_writer_start(struct log_writer **out, int fd, size_t bytes_max)
 {
     struct log_writer *w = calloc(1, sizeof(*w));
+    struct stat about;
     if (!w)
         return STATUS_NO_MEMORY;
     w->fd = fd;
     w->bytes_max = bytes_max;
+    w->chunk_bytes = fstat(fd, &about) == 0 && S_ISREG(about.st_mode) ? bytes_max : CHUNK_BYTES;
     pthread_mutex_init(&w->lock, NULL);
     pthread_cond_init(&w->more, NULL);
+    pthread_cond_init(&w->hurry, NULL);
     if (pthread_create(&w->thread, NULL, writer_main, w) != 0) {
+        pthread_cond_destroy(&w->hurry);
         pthread_cond_destroy(&w->more);
         pthread_mutex_destroy(&w->lock);
         free(w);
@@ -165,6 +188,7 @@ static void finish(struct log_writer *w, int64_t wait_ms)
     w->stopping = true;
     w->give_up_ms = monotonic_ms() + wait_ms;
     pthread_cond_signal(&w->more);
+    pthread_cond_signal(&w->hurry);
     pthread_mutex_unlock(&w->lock);
     pthread_join(w->thread, NULL);
 }
@@ -182,6 +206,7 @@ uint64_t log_writer_stop(struct log_writer *w, int64_t wait_ms)
     finish(w, wait_ms);
     assert(w->count == 0);
     uint64_t lost = log_writer_dropped(w);
+    pthread_cond_destroy(&w->hurry);
     pthread_cond_destroy(&w->more);
     pthread_mutex_destroy(&w->lock);
     free(w);
@@ -317,6 +342,8 @@ void log_write(struct log *log, enum log_level level, int64_t now_ms, struct sli
         }
         if (idle)
             pthread_cond_signal(&w->more);
+        else if (log->pending.len > w->bytes_max / 2)
+            pthread_cond_signal(&w->hurry);
     }
     pthread_mutex_unlock(&w->lock);
     if (taken) {
