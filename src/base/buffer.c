@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#define FIRST_CAPACITY 256 /* bytes: most heads and documents, so that they grow once or never */
+
 char *buffer_reserve(struct buffer *b, size_t more)
 {
     if (b->failed)
@@ -15,7 +17,7 @@ char *buffer_reserve(struct buffer *b, size_t more)
         b->failed = true;
         return NULL;
     }
-    size_t capacity = b->capacity ? b->capacity * 2 : 128;
+    size_t capacity = b->capacity ? b->capacity * 2 : FIRST_CAPACITY;
     while (capacity < b->len + more)
         capacity *= 2;
     char *data = realloc(b->data, capacity);
@@ -36,26 +38,10 @@ void buffer_append(struct buffer *b, const void *data, size_t len)
         b->failed = true;
         return;
     }
-    char *room = buffer_reserve(b, len);
-    if (!room)
+    if (len > b->capacity - b->len && !buffer_reserve(b, len))
         return;
-    memcpy(room, data, len);
+    memcpy(b->data + b->len, data, len);
     b->len += len;
-}
-
-void buffer_slice(struct buffer *b, struct slice s)
-{
-    buffer_append(b, s.data, s.len);
-}
-
-void buffer_text(struct buffer *b, const char *text)
-{
-    buffer_append(b, text, strlen(text));
-}
-
-void buffer_byte(struct buffer *b, char c)
-{
-    buffer_append(b, &c, 1);
 }
 
 void buffer_format(struct buffer *b, const char *format, ...)
@@ -91,11 +77,6 @@ void buffer_number(struct buffer *b, int64_t n)
     if (n < 0)
         digits[--at] = '-';
     buffer_append(b, digits + at, sizeof digits - at);
-}
-
-struct slice buffer_view(const struct buffer *b)
-{
-    return slice_of(b->data, b->len);
 }
 
 const char *buffer_cstring(struct buffer *b)

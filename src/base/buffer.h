@@ -24,10 +24,23 @@ struct buffer {
 /* Adds len bytes. */
 void buffer_append(struct buffer *b, const void *data, size_t len);
 
-/* Adds a slice, a text, one byte, a formatted text (bounded by memory only). */
-void buffer_slice(struct buffer *b, struct slice s);
-void buffer_text(struct buffer *b, const char *text);
-void buffer_byte(struct buffer *b, char c);
+/* Adds a slice, a text, one byte, a formatted text (bounded by memory only). Inline, since most of what a gateway does
+ * is to add literals to buffers: the compiler then knows their lengths. */
+static inline void buffer_slice(struct buffer *b, struct slice s)
+{
+    buffer_append(b, s.data, s.len);
+}
+static inline void buffer_text(struct buffer *b, const char *text)
+{
+    buffer_append(b, text, strlen(text));
+}
+static inline void buffer_byte(struct buffer *b, char c)
+{
+    if (b->len < b->capacity && !b->failed && (!b->max || b->len < b->max))
+        b->data[b->len++] = c;
+    else
+        buffer_append(b, &c, 1);
+}
 void buffer_format(struct buffer *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Adds a decimal number without the cost of a format. */
@@ -37,7 +50,10 @@ void buffer_number(struct buffer *b, int64_t n);
 char *buffer_reserve(struct buffer *b, size_t more);
 
 /* The bytes so far; borrowed until the buffer changes. */
-struct slice buffer_view(const struct buffer *b);
+static inline struct slice buffer_view(const struct buffer *b)
+{
+    return slice_of(b->data, b->len);
+}
 
 /* The bytes with a NUL behind them, not counted in len; "" if the buffer failed. */
 const char *buffer_cstring(struct buffer *b);
