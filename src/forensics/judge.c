@@ -148,10 +148,11 @@ static void judge_hidden(struct judge *j, struct repeat *r)
     const struct event *a = r->a, *b = r->b;
     struct buffer t = {0};
     const char *proxy = facts_proxy(j->facts, b), *whose = NULL;
-    bool through = both_same(a, b, TEXT_VIA) || proxy;
+    bool says_so = j->op.proxied > 0; /* a proxy's own line names several servers */
+    bool through = both_same(a, b, TEXT_VIA) || proxy || says_so;
     bool one_peer = both_same(a, b, TEXT_PEER) || both_same(a, b, TEXT_VIA);
     int64_t limit = facts_limit(j->facts, b, &whose);
-    bool ended = s->server_error || s->reset || s->timeout || s->not_executed;
+    bool ended = s->server_error || s->reset || s->timeout || s->not_executed || says_so;
     print_gap(&t, r->gap_us);
     if (both_differ(a, b, TEXT_NODE) && one_peer && (ended || through) && r->gap_us != MOMENT_NONE &&
         r->gap_us < FAILOVER_US) {
@@ -509,6 +510,8 @@ static void judge_proxies(struct judge *j, struct verdict *v)
         v->lawful = false;
         v->text = v->cause = text;
         v->lines = lines;
+    } else if (j->op.posts > 1) {
+        return; /* told already, by the requests themselves */
     }
     v->any = true;
     find(j, FINDING_PROXY_FAILOVER, CERTAIN, text, &lines);
