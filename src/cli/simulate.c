@@ -12,6 +12,7 @@
 #include "sim/plan.h"
 #include "sim/progress.h"
 #include "sim/storm.h"
+#include "sim/world.h"
 
 #include <assert.h>
 #include <getopt.h>
@@ -19,6 +20,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 enum { EXIT_FINE = 0, EXIT_INVARIANT = 1, EXIT_USAGE = 64, EXIT_MEMORY = 71, EXIT_OUTPUT = 74 };
 enum { FLAGS_MAX = 40 };
@@ -463,6 +465,139 @@ static int simulate_plan(int argc, char **argv)
     return deliver(&result, &svg, &common);
 }
 
+static double seconds_now(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+/* What broke, how to see it again, and the smallest that still breaks. */
+static int tell_broken(struct world_parameters p, struct world_result *result, bool minimise)
+{
+    struct buffer text = {0};
+    if (minimise) {
+        unsigned runs = world_minimise(&p, result);
+        fprintf(stderr, "samekey simulate: made smaller in %u runs\n", runs);
+    }
+    enum status status = world_run(&p, &text, result);
+    if (status)
+        return failed(status, p.seed);
+    buffer_format(&text, "BROKEN seed %llu: %s\nagain: samekey simulate world --seed %llu --steps %llu",
+                  (unsigned long long)p.seed, result->what, (unsigned long long)p.seed,
+                  (unsigned long long)p.steps);
+    if (p.callers)
+        buffer_format(&text, " --callers %u", p.callers);
+    if (p.faults != WORLD_ALL_FAULTS) {
+        buffer_text(&text, " --without ");
+        for (int i = 0, first = 1; i < WORLD_FAULTS; i++)
+            if (!(p.faults & 1u << i)) {
+                buffer_format(&text, "%s%s", first ? "" : ",", world_fault_text((enum world_fault)i));
+                first = 0;
+            }
+    }
+    if (p.bug)
+        buffer_format(&text, " --bug %s", world_bug_text(p.bug));
+    buffer_text(&text, "\n");
+    int code = write_out(&text, NULL);
+    buffer_fini(&text);
+    return code ? code : EXIT_INVARIANT;
+}
+
+static int simulate_world(int argc, char **argv)
+{
+    struct world_parameters p;
+    struct world_result r;
+    struct common common = {.format = "text"};
+    const char *without = NULL, *bug = NULL;
+    uint64_t seeds = 0;
+    double for_s = 0;
+    bool minimise = false, transcript = false;
+    enum format format = FORMAT_TEXT;
+    world_defaults(&p);
+    const struct flag flags[] = {
+        {"seed", FLAG_WHOLE, &p.seed, NULL, 0, 0, "N", "the first seed, 64 bits (42)"},
+        {"steps", FLAG_WHOLE, &p.steps, NULL, 1, WORLD_STEPS_MAX, "N",
+         "events before the faults stop (5000)"},
+        {"seeds", FLAG_WHOLE, &seeds, NULL, 1, 1e12, "N", "worlds, one seed after the other (1)"},
+        {"for", FLAG_SECONDS, &for_s, NULL, 0, DAY_S, "T", "as many seeds as fit into this time"},
+        {"transcript", FLAG_SWITCH, &transcript, NULL, 0, 0, NULL,
+         "print every event, also of a seed that holds"},
+        {"minimise", FLAG_SWITCH, &minimise, NULL, 0, 0, NULL, "look for less that still breaks"},
+        {"without", FLAG_TEXT, &without, NULL, 0, 0, "LIST", "faults that do not happen"},
+        {"callers", FLAG_COUNT, &p.callers, NULL, 1, 1000, "N", "callers, at most (as the seed says)"},
+        {"bug", FLAG_TEXT, &bug, NULL, 0, 0, "NAME", "a mistake to make (a build with SAMEKEY_PLANTED_BUGS)"},
+        COMMON_FLAGS(common),
+    };
+    int code = parse(argc, argv, flags);
+    if (code)
+        return code;
+    if (common.help) {
+        print_help(
+            "world",
+            "Callers, gateway, network, callee and disk in virtual time; the real core and the real store.",
+            flags);
+        printf("\nfaults:\n");
+        for (int i = 0; i < WORLD_FAULTS; i++)
+            printf("  %-10s %s\n", world_fault_text((enum world_fault)i),
+                   world_fault_sentence((enum world_fault)i));
+        return EXIT_FINE;
+    }
+    code = read_format(&common, &format);
+    if (code)
+        return code;
+    unsigned off = 0;
+    if (without && world_faults_parse(without, &off))
+        return refuse("--without names a fault that is none; --help lists them");
+    p.faults &= ~off;
+    if (bug && world_bug_parse(bug, &p.bug))
+        return refuse("--bug needs a build with SAMEKEY_PLANTED_BUGS, and a mistake that it knows");
+    if (format == FORMAT_CSV)
+        return refuse("world has no table: --format text or json");
+    if (!seeds)
+        seeds = for_s > 0 ? UINT64_MAX : 1;
+    struct progress progress;
+    struct buffer text = {0};
+    progress_begin(&progress);
+    double start = seconds_now(), took = 0;
+    uint64_t done = 0, steps = 0, attempts = 0, effects = 0, crashes = 0, commits = 0, first = p.seed;
+    for (; done < seeds && (for_s <= 0 || took < for_s); done++) {
+        struct world_parameters one = p;
+        one.seed = first + done;
+        enum status status = world_run(&one, transcript ? &text : NULL, &r);
+        if (status || r.broken) {
+            progress_end(&progress);
+            buffer_fini(&text);
+            return status ? failed(status, one.seed) : tell_broken(one, &r, minimise);
+        }
+        steps += r.steps, attempts += r.attempts, effects += r.effects, crashes += r.crashes,
+            commits += r.commits;
+        took = seconds_now() - start;
+        progress_tell(&progress, for_s > 0 ? took / for_s : (double)(done + 1) / (double)seeds);
+    }
+    progress_end(&progress);
+    if (format == FORMAT_JSON)
+        buffer_format(
+            &text,
+            "{\"first_seed\": %llu, \"seeds\": %llu, \"steps\": %llu, \"attempts\": %llu, \"effects\": %llu,"
+            " \"crashes\": %llu, \"commits\": %llu, \"broken\": false}\n",
+            (unsigned long long)first, (unsigned long long)done, (unsigned long long)steps,
+            (unsigned long long)attempts, (unsigned long long)effects, (unsigned long long)crashes,
+            (unsigned long long)commits);
+    else
+        buffer_format(&text,
+                      "%llu seeds from %llu hold: %llu steps, %llu attempts, %llu effects, %llu crashes, "
+                      "%llu commits\n",
+                      (unsigned long long)done, (unsigned long long)first, (unsigned long long)steps,
+                      (unsigned long long)attempts, (unsigned long long)effects, (unsigned long long)crashes,
+                      (unsigned long long)commits);
+    fprintf(stderr, "samekey simulate: %.1f seeds a second, %.0f steps a second\n", (double)done / took,
+            (double)steps / took);
+    code = write_out(&text, NULL);
+    buffer_fini(&text);
+    return code;
+}
+
 static const struct {
     const char *name, *sentence;
     int (*run)(int argc, char **argv);
@@ -471,6 +606,7 @@ static const struct {
     {"jitter", "clients that compete for one row", simulate_jitter},
     {"storm", "a load spike, and who recovers from it", simulate_storm},
     {"plan", "capacity on paper", simulate_plan},
+    {"world", "callers, gateway, network, callee and disk that fail: what must never be", simulate_world},
 };
 
 static void print_experiments(FILE *to)
