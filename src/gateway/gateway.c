@@ -7,6 +7,7 @@
 #include "gateway/run.h"
 #include "gateway/shard.h"
 #include "gateway/upkeep.h"
+#include "net/listen.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -20,6 +21,7 @@
 
 enum { EXIT_OK = 0, EXIT_UNAVAILABLE = 69, EXIT_CONFIGURATION = 78 };
 
+#define ADDRESS_BYTES_MAX  300
 #define SHARDS_MAX         256
 #define DRAIN_LOOK_MS      20          /* how often a draining shard looks whether it is empty */
 #define PIPELINE_BYTES_MAX (64u << 10) /* bytes that wait behind a running request */
@@ -156,22 +158,46 @@ static struct server_limits limits_of(const struct gateway *g, size_t shards)
     };
 }
 
+/* All shards share a TCP address by SO_REUSEPORT, which would let another gateway of this user share it too, and half
+ * of its calls land in the wrong store. So the address is first taken for nobody else, as a question. Port 0 is settled
+ * here as well: one free port for all shards. */
+static bool claim_address(const char *address, char claimed[ADDRESS_BYTES_MAX], struct buffer *error)
+{
+    struct listener question;
+    int len = snprintf(claimed, ADDRESS_BYTES_MAX, "%s", address);
+    if (strncmp(address, "unix:", 5) == 0)
+        return len < ADDRESS_BYTES_MAX;
+    if (listener_open(&question, address, false, error) != STATUS_OK)
+        return false;
+    const char *colon = strrchr(address, ':');
+    if (colon && strcmp(colon, ":0") == 0)
+        len = snprintf(claimed, ADDRESS_BYTES_MAX, "%.*s:%d", (int)(colon - address), address, question.port);
+    listener_close(&question);
+    return len < ADDRESS_BYTES_MAX;
+}
+
 /* Every shard listens on every TCP address; a unix socket belongs to the first one. */
-static bool shard_listen(struct gateway *g, struct shard *shard, struct buffer *error)
+static bool listen_all(struct gateway *g, struct buffer *error)
 {
     const struct text_list *listen = &g->setup->settings->listen;
     struct server_limits limits = limits_of(g, g->count);
-    shard->servers = calloc(listen->count ? listen->count : 1, sizeof(struct net_server *));
-    if (!shard->servers)
-        return false;
-    for (size_t i = 0; i < listen->count; i++) {
-        const char *address = listen->items[i];
-        if (strncmp(address, "unix:", 5) == 0 && shard->index != 0)
-            continue;
-        if (net_server_new(&shard->servers[shard->server_count], shard->loop, address, true, &limits,
-                           &shard_handlers, shard, error) != STATUS_OK)
+    for (size_t k = 0; k < g->count; k++) {
+        g->threads[k].shard.servers = calloc(listen->count ? listen->count : 1, sizeof(struct net_server *));
+        if (!g->threads[k].shard.servers)
             return false;
-        shard->server_count++;
+    }
+    for (size_t i = 0; i < listen->count; i++) {
+        char address[ADDRESS_BYTES_MAX];
+        if (!claim_address(listen->items[i], address, error))
+            return false;
+        bool is_unix = strncmp(address, "unix:", 5) == 0;
+        for (size_t k = 0; k < (is_unix ? 1 : g->count); k++) {
+            struct shard *shard = &g->threads[k].shard;
+            if (net_server_new(&shard->servers[shard->server_count], shard->loop, address, true, &limits,
+                               &shard_handlers, shard, error) != STATUS_OK)
+                return false;
+            shard->server_count++;
+        }
     }
     return true;
 }
@@ -519,10 +545,8 @@ static int start(struct gateway *g, struct buffer *error)
     code = open_admin(g, error);
     if (code)
         return code;
-    for (size_t i = 0; i < g->count; i++) {
-        if (!shard_listen(g, &g->threads[i].shard, error))
-            return complain(EXIT_UNAVAILABLE, "an address cannot be listened on", error);
-    }
+    if (!listen_all(g, error))
+        return complain(EXIT_UNAVAILABLE, "an address cannot be listened on", error);
     watch_signals(g);
     if (upkeep_start(&g->upkeep, &g->home->shard) != STATUS_OK)
         return complain(EXIT_UNAVAILABLE, "not enough memory to start", error);
