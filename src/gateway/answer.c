@@ -44,6 +44,19 @@ static bool name_in(struct slice name, const char *const *list)
     return false;
 }
 
+/* Whether a comma-separated list holds the name. */
+static bool list_names(struct slice list, struct slice name)
+{
+    while (list.len) {
+        const char *comma = memchr(list.data, ',', list.len);
+        size_t len = comma ? (size_t)(comma - list.data) : list.len, step = comma ? len + 1 : len;
+        if (slice_equal_nocase(slice_trim(slice_of(list.data, len)), name))
+            return true;
+        list = slice_of(list.data + step, list.len - step);
+    }
+    return false;
+}
+
 bool field_is_hop(const struct headers *all, struct slice name)
 {
     static const char *const hops[] = {"Connection",
@@ -58,12 +71,11 @@ bool field_is_hop(const struct headers *all, struct slice name)
                                        NULL};
     if (name_in(name, hops))
         return true;
-    char text[128];
-    if (name.len >= sizeof text)
-        return false;
-    memcpy(text, name.data, name.len);
-    text[name.len] = '\0';
-    return headers_has_token(all, "Connection", text);
+    for (size_t i = 0; i < all->count; i++) {
+        if (slice_is_nocase(all->list[i].name, "Connection") && list_names(all->list[i].value, name))
+            return true;
+    }
+    return false;
 }
 
 bool field_is_ours(struct slice name)

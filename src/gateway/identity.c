@@ -254,6 +254,11 @@ enum problem identity_read_body(struct identity *id, const struct identity_input
             enum problem problem = read_call_id(id, text);
             if (problem)
                 return problem;
+        } else if (status == STATUS_NO_MEMORY) {
+            return PROBLEM_OVERLOADED;
+        } else if (status != STATUS_NOT_FOUND) {
+            id->why = "the callId in this request is too long, or holds control bytes";
+            return PROBLEM_CALL_ID_INVALID;
         }
     }
     if (!lane->key_in_header) {
@@ -269,6 +274,8 @@ enum problem identity_read_body(struct identity *id, const struct identity_input
             struct slice own = headers_get(&in->head->headers, "Idempotency-Key", &found);
             if (found && own.len && own.len <= KEY_BYTES_MAX + 2)
                 id->key_spelling = own;
+        } else if (status == STATUS_NO_MEMORY) {
+            return PROBLEM_OVERLOADED;
         } else if (status != STATUS_NOT_FOUND) {
             id->why = "the key that the route's template makes of this request is too long";
             return PROBLEM_KEY_INVALID;
