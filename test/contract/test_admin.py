@@ -10,7 +10,6 @@ from support.gateway import Gateway
 from support.house import House, Step
 from support.poll import free_port, until
 from support.upstream import Upstream, receipt
-from support.wire import ask
 
 TOKEN = "admin-token-for-tests"
 
@@ -103,11 +102,9 @@ def test_a_token_guards_the_admin(tmp_path, started):
     until(lambda: gateway.process.poll() is not None or any(e.get("event") == "ready" for e in list(gateway.log)))
     assert gateway.process.poll() is None
     for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": TOKEN}, {"Authorization": "Bearer "}):
-        answer = ask(gateway.admin_port, "GET", "/metrics", headers)
+        answer = gateway.admin("GET", "/metrics", headers)
         assert answer.status == 401, headers
-    assert ask(gateway.admin_port, "GET", "/metrics", {"Authorization": f"Bearer {TOKEN}"}).status == 200
-    # Probes of the platform need no secret.
-    assert ask(gateway.admin_port, "GET", "/healthz").status in (200, 401)
+    assert gateway.admin("GET", "/metrics", {"Authorization": f"Bearer {TOKEN}"}).status == 200
 
 
 def test_an_address_others_can_reach_needs_a_token(tmp_path, started):
@@ -116,3 +113,14 @@ def test_an_address_others_can_reach_needs_a_token(tmp_path, started):
     gateway.top["admin"] = f"0.0.0.0:{free_port()}"
     gateway.start(wait=False)
     assert gateway.wait() == 78 and any("admin_token_file" in line for line in gateway.noise)
+
+
+@pytest.mark.parametrize("way", [{"host": "evil.test"}, {"headers": {"Origin": "https://evil.test"}}])
+def test_a_page_from_elsewhere_does_not_speak_for_an_operator(house, way):
+    """Without a token: no other Host (a name rebound to loopback), and no write that a page sent."""
+    order = house.order("plain", Step(202, b"", effect=False))
+    house.upstream.answer_receipt(order.call_id, receipt("PROCESSING", order.call_id))
+    order.send(headers=T)
+    answer = house.gateway.admin("PUT", f"/.samekey/receipts/{order.call_id}?tenant=t1", way.get("headers"),
+                                 json.dumps({"state": "SUCCESS"}), host=way.get("host"))
+    assert answer.status in (401, 403, 421) and order.receipt(headers=T).json()["state"] == "PROCESSING"

@@ -215,6 +215,7 @@ def test_pending_waits_and_asks_and_is_not_sent_again_on_not_received(house):
     assert order.state == "PROCESSING" and len(order.posts) == 1
     document = until(lambda: (d := order.receipt().json())["state"] == "UNKNOWN" and d, 10)
     assert document["reason"] == "accepted" and len(order.posts) == 1
+    assert len(order.queries) <= 5  # receipt_queries, after one attempt
 
 
 def test_pending_is_sent_again_where_the_callee_runs_a_call_once(house):

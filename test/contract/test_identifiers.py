@@ -122,6 +122,14 @@ def test_a_bad_call_id_in_the_body_is_refused(house):
     assert (answer.status, answer.slug) == (400, "call-id-invalid") and not order.posts
 
 
+@pytest.mark.parametrize("second, status", [("t2", 400), ("t1", 201)])
+def test_a_tenant_that_is_named_twice_is_one_or_none(house, second, status):
+    """The service behind may read the other line."""
+    order = house.order("plain", Step())
+    answer = order.send(headers={"X-Tenant": ["t1", second]})
+    assert answer.status in (status, 400) and len(order.posts) == (1 if answer.status == 201 else 0)
+
+
 # ---- keys
 
 @pytest.mark.parametrize("key", ["k", "~!#$%&'()*+,-./:;<=>?@[]^_`{|}", "x" * 255])

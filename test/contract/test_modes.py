@@ -104,6 +104,17 @@ def test_not_executed_tries_the_next_and_unknown_does_not(tmp_path, started):
     assert sum(len(n.posts("/many/lost")) for n in nodes) == 1
 
 
+@pytest.mark.parametrize("order", ["round", "listed"])
+def test_the_next_one_is_no_retry(tmp_path, started, order):
+    """A connection that was refused used up none of the call's attempts upstream: also without retries."""
+    refused, held = refused_port()
+    alive = Upstream()
+    started.append(alive)
+    gateway = several(tmp_path, started, [f"http://127.0.0.1:{refused}", alive.url], upstream_order=order, retries=0)
+    assert {send(gateway, n).status for n in range(4)} == {201} and len(alive.posts("/many/x")) == 4
+    held.close()
+
+
 # ---- layers
 
 def test_upstream_unavailable_from_a_samekey_below_is_handed_on(house):

@@ -166,7 +166,7 @@ def test_a_swapped_key_runs_and_is_flagged(house, route, flagged):
     assert (answer.status, answer.outcome) == (201, "success") and len(order.posts) == 2
     assert answer.all("X-Suspected-Duplicate") == ([order.call_id] if flagged else [])
     if flagged:
-        assert house.gateway.metric("samekey_swapped_keys_total") == before + 1
+        assert house.gateway.metric("samekey_swapped_keys_total") == before + 1, house.gateway.admin("GET", "/metrics").body[:300]
         assert any(order.call_id in entry["_line"] for entry in house.gateway.logged(second))
 
 

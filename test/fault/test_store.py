@@ -71,10 +71,15 @@ def test_a_full_disk(tmp_path, small_disk, started):
     assert again.replayed and gateway.state("c-before") == "SUCCESS"
     for n in range(3):
         assert send(gateway, f"/orders/later-{n}").slug == "store-unavailable" and not upstream.posts(f"/orders/later-{n}")
+    # The log says so, once, however many calls are refused.
+    events = lambda: [e["event"] for e in list(gateway.log) if e.get("event") in ("store_unavailable", "store_back")]
+    until(lambda: send(gateway, "/orders/again").slug == "store-unavailable" and events())
+    assert events() == ["store_unavailable"]
     # Room again: it recovers by itself.
     (small_disk / "ballast").unlink()
     until(lambda: send(gateway, "/orders/after").status == 201, 20, every=0.1)
     assert gateway.process.poll() is None
+    until(lambda: events() == ["store_unavailable", "store_back"])
 
 
 def test_an_ending_that_cannot_be_stored_is_not_answered(tmp_path, small_disk, started):
@@ -188,6 +193,33 @@ def test_one_store_has_one_gateway(tmp_path, started):
     second.port, second.admin_port = free_port(), free_port()
     refuses_to_start(second)
     assert send(first, "/orders/1").status == 201
+
+
+def test_one_address_has_one_gateway(tmp_path, started):
+    """Two stores behind one address would run a call twice."""
+    upstream = Upstream()
+    first = Gateway(tmp_path / "one", {"orders": {"upstream": [upstream.url]}})
+    started.extend([upstream, first])
+    for port, admin_port in ((first.port, free_port()), (free_port(), first.admin_port)):
+        second = Gateway(tmp_path / "two", {"orders": {"upstream": [upstream.url]}}, start=False)
+        second.port, second.admin_port = port, admin_port
+        second.start(wait=False)
+        assert second.wait(20) == 69
+    assert {send(first, "/orders/1").status for _ in range(10)} == {201}
+
+
+def test_nobody_else_may_read_what_was_answered(stopped):
+    files = [p for p in stopped.folder.iterdir() if p.name.startswith("receipts.db")]
+    assert files and not [p.name for p in files if p.stat().st_mode & 0o007]
+
+
+def test_a_restored_store_denies_nothing_it_may_have_lost(stopped):
+    stopped.more_flags = ["--restored"]
+    stopped.start()
+    covers = stopped.receipt(unique("never")).json()["covers_since"]
+    created = stopped.receipt("c-1").json()["created_at"]
+    assert covers > created and stopped.receipt(unique("never"), f"?since={created}").status == 410
+    assert stopped.state("c-1") == "SUCCESS" and send(stopped, "/orders/1", "c-1", "k-1").replayed
 
 
 def test_an_address_that_is_taken(tmp_path, started):

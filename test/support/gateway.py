@@ -61,7 +61,7 @@ class Gateway:
         self.folder.mkdir(parents=True, exist_ok=True)
         self.store = pathlib.Path(store) if store else self.folder / "receipts.db"
         self.routes, self.text, self.flags, self.top, self.with_admin = routes, text, flags, top, admin
-        self.env, self.prefix = dict(env or {}), list(prefix)
+        self.env, self.prefix, self.more_flags = dict(env or {}), list(prefix), []
         self.file = self.folder / "samekey.conf"
         self.process, self.log, self.noise = None, [], []
         self.port = self.admin_port = None
@@ -79,7 +79,7 @@ class Gateway:
         if self.flags is not None:
             return [str(BINARY), "gateway", "--listen", f"127.0.0.1:{self.port}",
                     "--admin", f"127.0.0.1:{self.admin_port}", "--store", f"sqlite:{self.store}", *self.flags]
-        return [str(BINARY), "gateway", "-c", str(self.file)]
+        return [str(BINARY), "gateway", "-c", str(self.file), *self.more_flags]
 
     def start(self, wait=True, same_ports=True):
         """Starts it; with `wait` returns when it answers. A port that somebody took in between is left to them."""
@@ -111,7 +111,7 @@ class Gateway:
                 return False
             try:
                 # A port of somebody else's does not become ready by mistake: the process must be alive after it.
-                if (ask(self.admin_port, "GET", "/readyz", timeout=5).status == 200 if self.with_admin
+                if (self.admin("GET", "/readyz").status == 200 if self.with_admin
                         else Wire(self.port).close() is None):
                     return self.process.poll() is None
             except (OSError, AssertionError, Exception):  # not yet
@@ -197,8 +197,8 @@ class Gateway:
             headers["Authorization"] = f"Bearer {token}"
         return self.ask("PUT", f"/.samekey/receipts/{call_id}{query}", headers, json.dumps(document))
 
-    def admin(self, method, path, headers=None, body=b""):
-        return ask(self.admin_port, method, path, headers, body)
+    def admin(self, method, path, headers=None, body=b"", host=None):
+        return ask(self.admin_port, method, path, headers, body, host=host or f"127.0.0.1:{self.admin_port}")
 
     def metric(self, name, **labels):
         """Sum of a metric over the lines that have these labels."""

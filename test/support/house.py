@@ -9,6 +9,8 @@ from .poll import unique
 from .upstream import Step, Upstream
 from .wire import Wire
 
+OWN = object()  # the order's own callId or key
+
 
 class Order:
     """A path nobody else uses on one route of a house, with a callId and a key for it."""
@@ -29,9 +31,9 @@ class Order:
         self.upstream.answer_receipt(self.call_id, *steps)
         return self
 
-    def bytes(self, call_id="", key="", body=None, **more):
-        return post(more.pop("path", self.path), self.call_id if call_id == "" else call_id,
-                    self.key if key == "" else key, self.body if body is None else body, **more)
+    def bytes(self, call_id=OWN, key=OWN, body=None, **more):
+        return post(more.pop("path", self.path), self.call_id if call_id is OWN else call_id,
+                    self.key if key is OWN else key, self.body if body is None else body, **more)
 
     def send(self, *arguments, timeout=15, **more):
         """One request for this order; callId None or key None leave theirs out."""
