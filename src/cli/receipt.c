@@ -434,9 +434,12 @@ static void print_document(const struct request *r, const struct answer *a)
     print_line("kept until", text_of(d, "expires_at"));
     print_line("do now", advice(text_of(d, "next_action")));
     if (json_is_boolean(json_object_get(d, "safe_new_key")) && a->state != STATE_SUCCESS)
-        print_line("new call", json_is_true(json_object_get(d, "safe_new_key"))
-                                   ? "safe: this operation has not taken effect and no call on it is open"
-                                   : "not safe: it could run the operation a second time");
+        print_line("new call",
+                   json_is_true(json_object_get(d, "safe_new_key"))
+                       ? "safe: this operation has not taken effect and no call on it is open"
+                   : !*text_of(d, "key")
+                       ? "not known: the receipt names no key, so other calls on the operation are not seen"
+                       : "not safe: it could run the operation a second time");
 }
 
 static void print_disbelief(const struct request *r, const struct answer *a)
