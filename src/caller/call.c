@@ -329,7 +329,10 @@ static void tell_event(struct work *w, enum call_event_type type)
 static bool drive(struct work *w, const struct call_past *past)
 {
     const struct call_effect *fx;
-    struct run_event ev = {.type = CALL_EV_START, .past = *past};
+    /* The wait for another process to end was ours too: one deadline over all of it. */
+    struct run_event ev = {.type = CALL_EV_START,
+                           .past = *past,
+                           .deadline_ms = deadline_add(w->began_ms, w->intent->deadline_ms)};
     stamp(&ev);
     run_step(&w->run, &ev, &fx);
     while (fx->type != CALL_DO_END) {
@@ -503,6 +506,14 @@ static int begin_new(struct work *w, struct samekey_error *error)
         return status;
     if (run_init(&w->run, w->intent, call_id) != STATUS_OK || (w->journaled && entry_begin(w) != STATUS_OK))
         return no_memory(w);
+    if (w->journaled && w->lock.fd < 0) {
+        /* Nobody else can mean this call yet, but somebody may resume what the journal says is open. */
+        struct digest digest;
+        if (intent_call_digest(slice_text(call_id), &digest) != STATUS_OK)
+            return no_memory(w);
+        if (journal_lock(w->handle->journal, &digest, &w->lock) != STATUS_OK)
+            return refuse(w, SAMEKEY_JOURNAL, "the journal's lock file cannot be used; nothing was sent");
+    }
     if (!drive(w, &none))
         return refuse(w, SAMEKEY_JOURNAL, "the journal cannot be written; nothing was sent");
     return SAMEKEY_OK;
@@ -534,7 +545,7 @@ static int journaled_call(struct work *w)
     struct digest32 fingerprint;
     bool waited = false;
     if (!p->has_key && p->call_id.len == 0)
-        return begin_new(w, w->error); /* nobody else can mean this call */
+        return begin_new(w, w->error);
     if ((p->has_key ? intent_operation(p, &digest) : intent_call_digest(p->call_id, &digest)) != STATUS_OK ||
         intent_fingerprint(p, &fingerprint) != STATUS_OK)
         return no_memory(w);

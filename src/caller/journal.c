@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define BUSY_MS        10000
+#define BUSY_MS        5000
 #define SCHEMA_VERSION 1
 
 struct journal {

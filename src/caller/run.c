@@ -212,14 +212,15 @@ static void on_end(struct run *run, int64_t now_ms)
 
 void run_step(struct run *run, const struct run_event *ev, const struct call_effect **effect)
 {
-    struct call_event event = {.type = ev->type,
-                               .now_ms = ev->now_ms,
-                               .random = ev->random,
-                               .past = ev->past,
-                               .deadline_ms = deadline_add(ev->now_ms, run->intent->deadline_ms),
-                               .retry_after_ms = -1,
-                               .denial = ev->denial,
-                               .retry_in_ms = ev->type == CALL_EV_DENIED ? ev->retry_in_ms : -1};
+    struct call_event event = {
+        .type = ev->type,
+        .now_ms = ev->now_ms,
+        .random = ev->random,
+        .past = ev->past,
+        .deadline_ms = ev->deadline_ms ? ev->deadline_ms : deadline_add(ev->now_ms, run->intent->deadline_ms),
+        .retry_after_ms = -1,
+        .denial = ev->denial,
+        .retry_in_ms = ev->type == CALL_EV_DENIED ? ev->retry_in_ms : -1};
     assert(run_expects(run, ev->type));
     switch (ev->type) {
     case CALL_EV_START:

@@ -42,6 +42,7 @@ struct run_event {
     int64_t now_ms, unix_now_ms;
     double random;
     struct call_past past;           /* START */
+    int64_t deadline_ms;             /* START: on the clock of now_ms; 0: the intent's, from now */
     const struct evidence *evidence; /* ATTEMPT: of the wire; what the reply says is added here */
     struct response *reply;          /* ATTEMPT: emptied where it becomes the result; NULL: none */
     enum outcome outcome; /* ATTEMPT: the callee's own word where its transport has no headers, or NONE */

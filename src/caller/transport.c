@@ -172,6 +172,8 @@ static int on_prereq(void *context, char *primary_ip, char *local_ip, int primar
         return CURL_PREREQFUNC_ABORT;
     }
     x->prereqs++;
+    x->in_final = x->head_complete = x->got_continue =
+        false; /* nothing heard before belongs to this request */
     return CURL_PREREQFUNC_OK;
 }
 
@@ -346,6 +348,7 @@ static CURLcode set_request(CURL *easy, struct exchange *x, struct curl_slist *h
     SET(CURLOPT_WRITEDATA, x);
     SET(CURLOPT_NOPROGRESS, 1L);
     SET(CURLOPT_HTTP09_ALLOWED, 0L);
+    SET(CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L); /* a proxy's "200 Connection established" is no answer */
     if (ca_file)
         SET(CURLOPT_CAINFO, ca_file);
     bool http2 = rq->flags & SAMEKEY_HTTP2;
@@ -442,7 +445,8 @@ static bool body_complete(const struct exchange *x, bool *malformed)
     }
     if (*malformed)
         return false;
-    if (response_header(x->reply, "Transfer-Encoding", 0, &value))
+    if (response_header(x->reply, "Transfer-Encoding", 0, &value) && value.len >= 7 &&
+        slice_is_nocase(slice_of(value.data + value.len - 7, 7), "chunked"))
         return true; /* libcurl has seen the last chunk */
     if (has_length)
         return x->reply->body_bytes == length;

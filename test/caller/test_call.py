@@ -2,6 +2,7 @@
 """`samekey call` and `samekey calls` as a shell meets them: what is sent, what is asked, what is said, what is left."""
 
 import json
+import os
 import re
 import signal
 import sqlite3
@@ -384,14 +385,49 @@ def test_waiting_for_another_run_ends_at_the_deadline_as_still_running(home, ser
     worker.stdout.close(), worker.stderr.close()
 
 
+def test_the_wait_for_another_run_counts_for_the_deadline(home, service):
+    service.script("/orders", Step(then="hang", effect=True), Step(then="hang"))
+    worker = home.start("call", service.url + "/orders", "--key", "k-1", "--data", BODY, "--attempt-timeout", "20s")
+    until(lambda: service.posts("/orders"))
+    waiting = home.start("call", service.url + "/orders", "--key", "k-1", "--data", BODY, "--deadline", "1200ms",
+                         "--receipt", ASK, "--callee-idempotent", "--format", "json")
+    time.sleep(0.6)
+    service.receipt_mode = "down"
+    worker.kill()
+    out, _ = waiting.communicate(timeout=10)
+    assert waiting.returncode == 4 and json.loads(out)["elapsed_ms"] <= 1400 + 100
+    worker.communicate()
+
+
+def test_a_call_without_a_key_that_still_runs_is_not_resumed_beside_itself(home, started):
+    port, held = refused_port()
+    worker = home.start("call", f"http://127.0.0.1:{port}/x", "--data", BODY, "--backoff-base", "1s", "--jitter", "1:1",
+                        "--retries", "2")
+    listed = until(lambda: [c for c in json.loads(home.calls("--format", "json").out)["calls"] if c["attempts"]])
+    held.close()
+    service = Upstream(port)
+    started.append(service)
+    resumed = home.calls("resume", listed[0]["call_id"], "--format", "json")
+    assert worker.wait(20) == 0 and resumed.code == 0 and len(service.posts("/x")) == 1
+    worker.stdout.close(), worker.stderr.close()
+
+
+def test_many_first_runs_at_once_share_one_new_journal(home, service):
+    runs = [home.start("call", service.url + f"/n{n}", "--key", f"k{n}", "--data", BODY) for n in range(24)]
+    ends = [(p.communicate(timeout=60), p.returncode) for p in runs]
+    assert [code for _, code in ends] == [0] * 24, ends
+    assert home.calls("list", "--all").out.count(b"SUCCESS") == 24
+
+
 # ---- kill -9
 
 
-OFFSETS = [i * 4 for i in range(50)]  # milliseconds after the start
+KILLS = int(os.environ.get("SAMEKEY_KILLS", "50"))
+OFFSETS = [i * 200 / KILLS for i in range(KILLS)]  # milliseconds after the start
 
 
 def test_killed_at_any_moment_it_is_taken_up_under_the_same_call_id(tmp_path, service):
-    """50 calls, each killed at another moment; the same command again ends it with one effect."""
+    """Calls that are each killed at another moment; the same command again ends each with one effect."""
     service.scripts.clear()
     homes, again = [], []
     for number, offset in enumerate(OFFSETS):

@@ -65,6 +65,7 @@ UNKNOWN_ROWS = {
     "not HTTP at all": Step(raw=b"SSH-2.0-OpenSSH_9.2\r\n\r\n", close=True),
     "a length that is no number": Step(raw=RAW % b"200 OK" + b"Content-Length: five\r\n\r\nhello", close=True),
     "two lengths": Step(raw=RAW % b"200 OK" + b"Content-Length: 5\r\nContent-Length: 9\r\n\r\nhello", close=True),
+    "a coding without chunks": Step(raw=RAW % b"200 OK" + b"Transfer-Encoding: identity\r\n\r\nhello", close=True),
     "a chunk that is none": Step(raw=RAW % b"200 OK" + b"Transfer-Encoding: chunked\r\n\r\nzz\r\nhello\r\n", close=True),
     "103 and then the end": Step(raw=b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n", close=True),
     "102 and then nothing": Step(raw=b"HTTP/1.1 102 Processing\r\n\r\n"),
@@ -212,6 +213,67 @@ def test_a_client_certificate_that_is_asked_for_too_late_proves_nothing(tmp_path
     run = Home(tmp_path).call(service.url + "/x", "--retries", "0", "--receipt", "none", "--ca-file", pki[0])
     service.close()
     assert outcomes(run) == ["unknown"] and not service.requests()
+
+
+# ---- through a proxy
+
+
+class Proxy:
+    """Answers CONNECT as told, and passes bytes on."""
+
+    def __init__(self, answer=b"HTTP/1.1 200 Connection established\r\nX-Call-Id: proxy\r\n\r\n"):
+        self.answer, self.listener = answer, socket.create_server(("127.0.0.1", 0))
+        self.port = self.listener.getsockname()[1]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def close(self):
+        self.listener.shutdown(socket.SHUT_RDWR)
+        self.listener.close()
+
+    def _accept(self):
+        with contextlib.suppress(OSError):
+            while True:
+                threading.Thread(target=self._serve, args=(self.listener.accept()[0],), daemon=True).start()
+
+    def _serve(self, sock):
+        with sock, contextlib.suppress(OSError):
+            head = b""
+            while b"\r\n\r\n" not in head:
+                head += sock.recv(65536)
+            host, port = head.split()[1].decode().split(":")
+            sock.sendall(self.answer)
+            if b" 200 " not in self.answer:
+                return
+            with socket.create_connection((host, int(port))) as far:
+                back = threading.Thread(target=self._copy, args=(far, sock), daemon=True)
+                back.start()
+                self._copy(sock, far)
+                back.join(10)
+
+    @staticmethod
+    def _copy(a, b):
+        with contextlib.suppress(OSError):
+            while data := a.recv(65536):
+                b.sendall(data)
+            b.shutdown(socket.SHUT_WR)
+
+
+@pytest.mark.parametrize("step, outcome", [(Step(201), "success"), (Step(422, effect=False), "rejected"),
+                                           (Step(then="rst", effect=True), "unknown")])
+def test_a_tunnel_is_no_answer(tmp_path, pki, started, step, outcome):
+    service, proxy, home = Upstream(tls=server_context(pki)), Proxy(), Home(tmp_path)
+    started += [service, proxy]
+    service.script("/x", step)
+    home.env["https_proxy"] = f"http://127.0.0.1:{proxy.port}"
+    run = home.call(service.url + "/x", "--retries", "0", "--receipt", "none", "--ca-file", pki[0])
+    assert outcomes(run) == [outcome] and len(service.posts("/x")) == 1, run
+
+
+def test_a_tunnel_that_is_refused_sends_nothing(tmp_path, pki, started):
+    proxy, home = Proxy(b"HTTP/1.1 502 No\r\nContent-Length: 0\r\n\r\n"), Home(tmp_path)
+    started.append(proxy)
+    home.env["https_proxy"] = f"http://127.0.0.1:{proxy.port}"
+    never_sent(home.call("https://127.0.0.1:9/x", "--retries", "0", "--ca-file", pki[0]), "")
 
 
 # ---- Expect: 100-continue

@@ -50,8 +50,6 @@ class Service:
                 for event in connection.receive_data(data):
                     if isinstance(event, h2.events.RequestReceived):
                         heads[event.stream_id] = {k.decode(): v.decode() for k, v in event.headers}
-                        if self._step() == "refuse":
-                            self._play(sock, connection, event.stream_id, heads)
                     elif isinstance(event, h2.events.StreamEnded) and event.stream_id in heads:
                         if self._play(sock, connection, event.stream_id, heads) == "close":
                             sock.close()
