@@ -173,7 +173,8 @@ int command_gateway(int argc, char **argv)
     struct settings *settings = NULL;
     struct buffer said = {0};
     enum status status = conf_load(&settings, wishes.file, &flags, &said);
-    fwrite(said.data, 1, said.len, stderr);
+    if (said.len)
+        fwrite(said.data, 1, said.len, stderr);
     buffer_fini(&said);
     if (status == STATUS_NO_MEMORY) {
         fputs("samekey gateway: no memory\n", stderr);
