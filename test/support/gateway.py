@@ -16,7 +16,6 @@ from .wire import Wire, ask, request
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BINARY = pathlib.Path(os.environ.get("SAMEKEY_BIN") or ROOT / "build" / "samekey").resolve()
-SANITIZED = any(part in ("asan", "tsan", "clang") for part in BINARY.parts)
 
 # A policy in which everything that can happen happens within a second.
 QUICK = {
