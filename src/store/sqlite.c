@@ -554,10 +554,19 @@ static int sync_folder(const struct sqlite_store *s)
     return rc;
 }
 
+/* SQLite counts every byte it takes under one lock; nobody asks for the sums. Too late, after another part of the
+ * process began to use SQLite, it is refused and nothing is lost but time. */
+static void leave_out_sums(void)
+{
+    (void)sqlite3_config(SQLITE_CONFIG_MEMSTATUS, 0);
+}
+
 enum status sqlite_store_open(struct store **out, const char *rest, const struct store_settings *settings,
                               struct buffer *error)
 {
     enum status status = STATUS_NO_MEMORY;
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, leave_out_sums);
     if (!*rest) {
         buffer_text(error, "\"sqlite:\" names no file: use store = \"sqlite:PATH\".");
         return STATUS_INVALID;
