@@ -35,6 +35,7 @@ void row_freeze_document(struct call_row *row, int64_t now_ms, struct arena *are
 {
     struct rows told = {.call = *row, .now_ms = now_ms};
     struct buffer document = {0};
+    told.call.has_result = false; /* an ending that is written again must not wrap what it froze before */
     receipt_document(&document, &told, row->call_id);
     row->has_result = true;
     row->result_status = 200;
