@@ -8,7 +8,7 @@
 
 enum { OPERATIONS_RECENT = 12, CALLS_RECENT = 30, MADE_EVERY = 12 };
 
-static void request(struct world *w, uint32_t call, int kind)
+static void request(struct world *w, uint32_t call, enum request_kind kind)
 {
     struct prng *g = &w->people;
     struct caller_request r = {.call = call, .budget_ms = -1};

@@ -1344,6 +1344,7 @@ static void set_result(struct run *run)
         if (row->state != STATE_SUCCESS)
             return;
         struct rows rows = rows_of(run);
+        rows.call.has_result = false;
         buffer_clear(&run->result_body);
         receipt_document(&run->result_body, &rows, row->call_id);
         row->has_result = row->body_kept = true;
@@ -2126,6 +2127,6 @@ void gate_event(struct gate *g, enum world_event kind, uint32_t who, uint64_t va
             purge(g);
         break;
     default:
-        assert(!"an event that nobody knows");
+        abort(); /* an event that nobody knows */
     }
 }

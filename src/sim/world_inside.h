@@ -142,10 +142,12 @@ struct message {
     bool judged;   /* its ending is known to the judge */
 };
 
+enum request_kind { REQUEST_CALL, REQUEST_READ, REQUEST_FENCE };
+
 /* A caller's request on its way to the gateway. */
 struct caller_request {
     uint32_t call;
-    enum { REQUEST_CALL, REQUEST_READ, REQUEST_FENCE } kind;
+    enum request_kind kind;
     int64_t budget_ms;   /* -1: none */
     int64_t hangs_up_ms; /* after its arrival; 0: never */
     bool names_key;      /* of a fence */
