@@ -11,7 +11,8 @@ struct entry {
     struct list chain, age;
     int64_t until_ms; /* monotonic */
     size_t bytes;
-    struct rows rows; /* slices point behind this struct */
+    int64_t now_ms, covers_since_ms; /* of the rows it came with */
+    struct call_row row;             /* slices point behind this struct */
 };
 
 struct cache {
@@ -63,7 +64,7 @@ static struct entry *find(struct cache *c, const struct digest *call)
     struct list *bucket = bucket_of(c, call);
     for (struct list *l = bucket->next; l != bucket; l = l->next) {
         struct entry *e = LIST_ENTRY(l, struct entry, chain);
-        if (digest_equal(&e->rows.call.call_digest, call))
+        if (digest_equal(&e->row.call_digest, call))
             return e;
     }
     return NULL;
@@ -132,10 +133,9 @@ void cache_put(struct cache *c, const struct rows *rows, int64_t now_ms)
         s->data = at;
         at += s->len;
     }
-    memset(&e->rows, 0, sizeof e->rows);
-    e->rows.call = copy;
-    e->rows.now_ms = rows->now_ms;
-    e->rows.covers_since_ms = rows->covers_since_ms;
+    e->row = copy;
+    e->now_ms = rows->now_ms;
+    e->covers_since_ms = rows->covers_since_ms;
     e->until_ms = now_ms + life;
     e->bytes = bytes;
     c->bytes += bytes;
@@ -156,6 +156,6 @@ bool cache_get(struct cache *c, const struct digest *call, int64_t now_ms, struc
     }
     list_remove(&e->age);
     list_push_back(&c->by_age, &e->age);
-    *rows = e->rows;
+    *rows = (struct rows){.call = e->row, .now_ms = e->now_ms, .covers_since_ms = e->covers_since_ms};
     return true;
 }

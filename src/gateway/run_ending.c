@@ -43,12 +43,11 @@ static const char *open_detail(enum reason reason)
 }
 
 /* The ending is on disk. */
-static void tell_visit(struct run *run)
+static void tell_visit(struct run *run, const struct rows *rows)
 {
     struct visit *visit = run->visit;
     if (!visit || !visit->request)
         return;
-    struct rows rows = run_rows(run);
     const struct call_effect *fx = &run->effect;
     struct reply *r = &run->reply;
     if (r->streaming) {
@@ -60,7 +59,7 @@ static void tell_visit(struct run *run)
         visit_answer_problem(visit, PROBLEM_OUTCOME_UNKNOWN,
                              run->machine.sent ? "no answer proves how it ended, and no receipt could tell"
                                                : "its receipt still does not tell how it ended",
-                             1000, &rows, run->machine.sent > 0);
+                             1000, rows, run->machine.sent > 0);
         return;
     }
     bool whole = answer_is_own(run) && !r->too_large;
@@ -72,7 +71,7 @@ static void tell_visit(struct run *run)
                                OUTCOME_NOT_EXECUTED);
         else
             visit_answer_problem(visit, PROBLEM_UPSTREAM_UNAVAILABLE, open_detail(fx->reason),
-                                 fx->retry_in_ms > 0 ? fx->retry_in_ms : 1000, &rows, false);
+                                 fx->retry_in_ms > 0 ? fx->retry_in_ms : 1000, rows, false);
         return;
     }
     if (whole) {
@@ -81,7 +80,7 @@ static void tell_visit(struct run *run)
                                                                     : OUTCOME_REJECTED;
         visit_answer_first(visit, r->status, buffer_view(&r->lines), buffer_view(&r->body), outcome);
     } else {
-        visit_answer_row(visit, &rows, true, true);
+        visit_answer_row(visit, rows, true, true);
     }
 }
 
@@ -117,7 +116,7 @@ static void ended(struct job *job)
                   LOG_STRING("call_id_source", run->row.call_id_made ? "gateway" : "caller"));
         if (run->visit)
             run->visit->run_ended = true;
-        tell_visit(run);
+        tell_visit(run, &rows);
         job_free(job);
         run_free(run);
         return;
