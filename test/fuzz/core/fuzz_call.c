@@ -80,7 +80,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         ev.random = (double)draw(&l) / 256;
         switch (fx.type) {
         case CALL_DO_SEND:
-            must(++sends <= p.retries + 1 && fx.attempt == ++number);
+            must(++sends <= p.retries + 1 + p.spares && fx.attempt == ++number);
             if (doubt) {
                 must(p.has_identity && !p.never_after_doubt);
                 must(permitted || (!p.has_receipts && p.runs_once));
