@@ -41,8 +41,10 @@ install(FILES ${CMAKE_SOURCE_DIR}/include/samekey/samekey.h DESTINATION ${CMAKE_
 install(FILES ${CMAKE_BINARY_DIR}/samekey.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 install(FILES ${CMAKE_BINARY_DIR}/samekeyConfig.cmake ${CMAKE_BINARY_DIR}/samekeyConfigVersion.cmake
         DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/samekey)
-install(FILES ${CMAKE_SOURCE_DIR}/docs/man/samekey-call.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
-install(FILES ${CMAKE_SOURCE_DIR}/docs/man/libsamekey.3 DESTINATION ${CMAKE_INSTALL_MANDIR}/man3)
+foreach(section 1 3 5)
+  file(GLOB manuals CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/docs/man/*.${section})
+  install(FILES ${manuals} DESTINATION ${CMAKE_INSTALL_MANDIR}/man${section})
+endforeach()
 
 # The tools of test/caller: the C example and the programs that the Python tests drive. Not part of `all`.
 add_custom_target(caller_tools)

@@ -39,15 +39,13 @@ extern "C" {
 
 enum samekey_status {
     SAMEKEY_OK = 0,
-    SAMEKEY_INVALID = 1,   /* an option breaks a rule; samekey_error says which */
-    SAMEKEY_NO_MEMORY = 2, /* nothing was sent */
-    SAMEKEY_JOURNAL = 3,   /* the journal cannot be opened or written; nothing was sent */
-    SAMEKEY_KEY_REUSED =
-        4, /* the journal knows this key, or this callId, with another request; nothing was sent */
-    SAMEKEY_NOT_FOUND = 5, /* no such call in the journal */
-    SAMEKEY_TRANSPORT = 6, /* libcurl cannot be started; nothing was sent */
-    SAMEKEY_MISUSE =
-        7 /* a run was given an event that does not follow from its last effect; it is as before */
+    SAMEKEY_INVALID = 1,    /* an option breaks a rule; samekey_error says which */
+    SAMEKEY_NO_MEMORY = 2,  /* nothing was sent */
+    SAMEKEY_JOURNAL = 3,    /* the journal cannot be opened or written; nothing was sent */
+    SAMEKEY_KEY_REUSED = 4, /* the journal knows the key or callId with another request; nothing was sent */
+    SAMEKEY_NOT_FOUND = 5,  /* no such call in the journal */
+    SAMEKEY_TRANSPORT = 6,  /* libcurl cannot be started; nothing was sent */
+    SAMEKEY_MISUSE = 7      /* an event that does not follow from the last effect; the run is as before */
 };
 
 /* Why a function did not return SAMEKEY_OK. Owned by the caller; point options or config at one to have it filled. */
@@ -60,9 +58,8 @@ struct samekey_error {
 enum samekey_state {
     SAMEKEY_PROCESSING = 2, /* another process works on it and did not end within our deadline */
     SAMEKEY_SUCCESS = 3,    /* it took effect, once */
-    SAMEKEY_FAILED =
-        4, /* it did not take effect through this call; samekey_result_final() says whether for good */
-    SAMEKEY_UNKNOWN = 5 /* it may have taken effect: never send it under a new key */
+    SAMEKEY_FAILED = 4,     /* it did not take effect through this call; samekey_result_final(): for good? */
+    SAMEKEY_UNKNOWN = 5     /* it may have taken effect: never send it under a new key */
 };
 
 /* What one attempt proved. */
@@ -159,25 +156,19 @@ struct samekey_header {
 };
 
 enum samekey_flag {
-    SAMEKEY_CALLEE_IDEMPOTENT = 1 << 0, /* the callee runs a callId or key once, whatever arrives */
-    SAMEKEY_SERVER_ERROR_FAILED =
-        1 << 1, /* 5xx but 502, 503, 504, 52x: failed without effect; default unknown */
-    SAMEKEY_ACCEPTED_SUCCESS = 1 << 2, /* 202 is success; default pending */
-    SAMEKEY_REDIRECT_303_SUCCESS = 1 << 3,
-    SAMEKEY_NO_JOURNAL = 1 << 4, /* this call is not written down */
-    SAMEKEY_NO_JOURNAL_BODY =
-        1 << 5, /* its request body is not; only the same program run again can then re-send it */
-    SAMEKEY_RECEIPTS_RUN_ONCE =
-        1 << 6, /* the source of `receipt` runs a callId once (receipts written in the business
-                                           transaction); implied by samekey's own receipts */
-    SAMEKEY_EXPECT_CONTINUE =
-        1 << 7,             /* hold the body back for a 100: an attempt that fails before it proves that the
-                                         body never left */
-    SAMEKEY_HTTP2 = 1 << 8, /* HTTP/2 (over plain TCP with prior knowledge); default HTTP/1.1 */
-    SAMEKEY_RESEND_NEEDS_KEY =
-        1 << 9, /* without a key nothing is sent again after `unknown`, even with a callId */
-    SAMEKEY_QUICK_EXIT =
-        1 << 10 /* the program ends after this call: do not wait for a hanging name look-up */
+    SAMEKEY_CALLEE_IDEMPOTENT = 1 << 0,   /* the callee runs a callId or key once, whatever arrives */
+    SAMEKEY_SERVER_ERROR_FAILED = 1 << 1, /* 5xx but 502, 503, 504, 52x failed without effect; else unknown */
+    SAMEKEY_ACCEPTED_SUCCESS = 1 << 2,    /* 202 is success; else pending */
+    SAMEKEY_REDIRECT_303_SUCCESS = 1 << 3, /* 303 is success; else unknown */
+    SAMEKEY_NO_JOURNAL = 1 << 4,           /* this call is not written down */
+    SAMEKEY_NO_JOURNAL_BODY = 1 << 5,      /* its body is not; who re-sends it must give it again */
+    SAMEKEY_RECEIPTS_RUN_ONCE = 1 << 6, /* the receipts are written in the business transaction, so a callId
+                                              runs once; implied by samekey's own receipts */
+    SAMEKEY_EXPECT_CONTINUE = 1 << 7,   /* hold the body back for a 100: what fails before it is proved not to
+                                              have run */
+    SAMEKEY_HTTP2 = 1 << 8,             /* HTTP/2 (in plain, with prior knowledge); else HTTP/1.1 */
+    SAMEKEY_RESEND_NEEDS_KEY = 1 << 9,  /* without a key: never again after unknown, whatever the callId */
+    SAMEKEY_QUICK_EXIT = 1 << 10        /* the program ends now: do not wait for a hanging name look-up */
 };
 
 enum samekey_progress_what {
@@ -358,10 +349,9 @@ struct samekey_run;
 enum samekey_event_type {
     SAMEKEY_EVENT_START = 1,
     SAMEKEY_EVENT_ATTEMPT = 2, /* the attempt of the last SEND ended */
-    SAMEKEY_EVENT_ANSWER =
-        3, /* the query of the last ASK, or the fence of the last FENCE, was answered or failed */
-    SAMEKEY_EVENT_TIMER = 4, /* until_ms of the last WAIT has come */
-    SAMEKEY_EVENT_CANCEL = 5 /* during a WAIT: end now with what is proved */
+    SAMEKEY_EVENT_ANSWER = 3,  /* the query of the last ASK, or the last FENCE, was answered or failed */
+    SAMEKEY_EVENT_TIMER = 4,   /* until_ms of the last WAIT has come */
+    SAMEKEY_EVENT_CANCEL = 5   /* during a WAIT: end now with what is proved */
 };
 
 /* How an attempt ended on the wire. The first six prove that nothing ran. */

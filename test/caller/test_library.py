@@ -97,6 +97,13 @@ def test_structs_grow_at_their_end():
         3, 0.5, 1.0, -1, 16 << 20)
 
 
+@pytest.mark.parametrize("page", ["api.md", "man/libsamekey.3", "man/samekey-call.1", "man/samekey-calls.1"])
+def test_the_pages_are_what_the_header_and_the_program_say(page, tmp_path):
+    made = run("/usr/bin/python3", ROOT / "docs/make-caller.py", BIN, tmp_path)
+    assert made.returncode == 0, made.stderr
+    assert (tmp_path / page).read_text() == (ROOT / "docs" / page).read_text(), "run docs/make-caller.py"
+
+
 # ---- packages
 
 
@@ -204,7 +211,7 @@ def test_the_python_example_that_calls_the_command(tmp_path, service):
 def test_the_ctypes_sketch_with_a_journal(tmp_path, service):
     import samekey
     with samekey.Caller(journal=tmp_path / "j" / "journal.db", lib=caller.lib(), node="node07") as handle:
-        steps = []
+        steps, json_type = [], [("Content-Type", "application/json")]
         result = handle.call(service.url + "/orders", key="order:42", body=BODY.encode(), prefix="ord",
                              headers=json_type, on_progress=lambda p: steps.append(p.what))
         assert result["state"] == "SUCCESS" and result["call_id"].startswith("ord-") and result["call_id"].endswith("-node07")
