@@ -62,21 +62,23 @@ void database_close(struct database *db)
 }
 
 static enum status sqlite_rows(struct database *db, const char *sql,
-                               enum status (*take)(void *context, const struct slice *column, size_t columns),
-                               void *context, struct buffer *error)
+                               enum status (*take)(void *context, const struct row *row), void *context,
+                               struct buffer *error)
 {
     sqlite3_stmt *stmt = NULL;
     enum status status = STATUS_OK;
     int rc = sqlite3_prepare_v2(db->sqlite, sql, -1, &stmt, NULL);
     while (rc == SQLITE_OK && status == STATUS_OK && (rc = sqlite3_step(stmt)) == SQLITE_ROW) {
-        struct slice column[DATABASE_COLUMNS_MAX];
+        struct row row;
         int n = sqlite3_column_count(stmt);
         n = n < DATABASE_COLUMNS_MAX ? n : DATABASE_COLUMNS_MAX;
+        row.columns = (size_t)n;
         for (int i = 0; i < n; i++) {
             const char *text = (const char *)sqlite3_column_text(stmt, i);
-            column[i] = slice_of(text, text ? (size_t)sqlite3_column_bytes(stmt, i) : 0);
+            row.name[i] = slice_text(sqlite3_column_name(stmt, i));
+            row.value[i] = slice_of(text, text ? (size_t)sqlite3_column_bytes(stmt, i) : 0);
         }
-        status = take(context, column, (size_t)n);
+        status = take(context, &row);
         rc = SQLITE_OK;
     }
     if (rc != SQLITE_OK && rc != SQLITE_DONE) {
@@ -88,9 +90,8 @@ static enum status sqlite_rows(struct database *db, const char *sql,
 }
 
 static enum status postgres_rows(struct database *db, const char *sql,
-                                 enum status (*take)(void *context, const struct slice *column,
-                                                     size_t columns),
-                                 void *context, struct buffer *error)
+                                 enum status (*take)(void *context, const struct row *row), void *context,
+                                 struct buffer *error)
 {
     enum status status = STATUS_OK;
     PGresult *result;
@@ -102,14 +103,17 @@ static enum status postgres_rows(struct database *db, const char *sql,
     while ((result = PQgetResult(db->postgres)) != NULL) {
         ExecStatusType is = PQresultStatus(result);
         if (is == PGRES_SINGLE_TUPLE && status == STATUS_OK) {
-            struct slice column[DATABASE_COLUMNS_MAX];
+            struct row row;
             int n = PQnfields(result);
             n = n < DATABASE_COLUMNS_MAX ? n : DATABASE_COLUMNS_MAX;
-            for (int i = 0; i < n; i++)
-                column[i] = PQgetisnull(result, 0, i)
-                                ? slice_of(NULL, 0)
-                                : slice_of(PQgetvalue(result, 0, i), (size_t)PQgetlength(result, 0, i));
-            status = take(context, column, (size_t)n);
+            row.columns = (size_t)n;
+            for (int i = 0; i < n; i++) {
+                row.name[i] = slice_text(PQfname(result, i));
+                row.value[i] = PQgetisnull(result, 0, i)
+                                   ? slice_of(NULL, 0)
+                                   : slice_of(PQgetvalue(result, 0, i), (size_t)PQgetlength(result, 0, i));
+            }
+            status = take(context, &row);
             if (status != STATUS_OK) { /* the rest is not wanted */
                 PGcancel *cancel = PQgetCancel(db->postgres);
                 char why[256];
@@ -128,11 +132,27 @@ static enum status postgres_rows(struct database *db, const char *sql,
 }
 
 enum status database_rows(struct database *db, const char *sql,
-                          enum status (*take)(void *context, const struct slice *column, size_t columns),
-                          void *context, struct buffer *error)
+                          enum status (*take)(void *context, const struct row *row), void *context,
+                          struct buffer *error)
 {
     return db->sqlite ? sqlite_rows(db, sql, take, context, error)
                       : postgres_rows(db, sql, take, context, error);
+}
+
+static enum status take_application(void *context, const struct row *row)
+{
+    *(bool *)context = slice_is(row->value[0], "1397441881"); /* "SKEY", written by the store's schema */
+    return STATUS_OK;
+}
+
+bool database_is_store(struct database *db)
+{
+    struct buffer error = {0};
+    bool is = false;
+    if (db->sqlite)
+        database_rows(db, "PRAGMA application_id", take_application, &is, &error);
+    buffer_fini(&error);
+    return is;
 }
 
 /* ---- the key's column ---- */
@@ -163,10 +183,11 @@ static void put_text(struct buffer *out, const char *text)
     buffer_byte(out, '\'');
 }
 
-static enum status take_duplicate(void *context, const struct slice *column, size_t columns)
+static enum status take_duplicate(void *context, const struct row *row)
 {
     struct key_column *k = context;
-    if (columns == 2 && k->duplicates++ < EXAMPLES_MAX)
+    const struct slice *column = row->value;
+    if (row->columns == 2 && k->duplicates++ < EXAMPLES_MAX)
         buffer_format(&k->examples, "%s%.*s (%.*s times)", k->examples.len ? ", " : "", (int)column[0].len,
                       column[0].data ? column[0].data : "", (int)column[1].len, column[1].data);
     return STATUS_OK;
@@ -178,10 +199,11 @@ struct index_search {
     const char *column;
 };
 
-static enum status take_index(void *context, const struct slice *c, size_t columns)
+static enum status take_index(void *context, const struct row *row)
 {
     struct index_search *s = context;
-    if (columns < 3)
+    const struct slice *c = row->value;
+    if (row->columns < 3)
         return STATUS_OK;
     bool exact = slice_is(c[1], s->column), partial = slice_is(c[2], "1") || slice_is(c[2], "t");
     bool has = exact;
@@ -200,10 +222,9 @@ static enum status take_index(void *context, const struct slice *c, size_t colum
     return STATUS_OK;
 }
 
-static enum status take_one(void *context, const struct slice *column, size_t columns)
+static enum status take_one(void *context, const struct row *row)
 {
-    (void)column;
-    (void)columns;
+    (void)row;
     *(bool *)context = true;
     return STATUS_OK;
 }

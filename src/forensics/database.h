@@ -15,15 +15,22 @@ struct database;
 /* STATUS_IO, STATUS_NOT_FOUND: *error says why. STATUS_INVALID: a kind of database this build does not know. */
 enum status database_open(struct database **out, const char *url, struct buffer *error);
 
-/*
- * Runs one query and hands over each row; a NULL column has data NULL. Texts are good until `take` returns. At most
- * DATABASE_COLUMNS_MAX columns are handed over. Stops at a status of `take` that is not STATUS_OK and returns it.
- * STATUS_IO: the query failed; *error says why.
- */
-#define DATABASE_COLUMNS_MAX 16
+#define DATABASE_COLUMNS_MAX 16 /* further columns of a row are not handed over */
+
+struct row {
+    size_t columns;
+    struct slice name[DATABASE_COLUMNS_MAX];
+    struct slice value[DATABASE_COLUMNS_MAX]; /* NULL has data NULL */
+};
+
+/* Runs one query and hands over each row; texts are good until `take` returns. Stops at a status of `take` that is not
+ * STATUS_OK and returns it. STATUS_IO: the query failed; *error says why. */
 enum status database_rows(struct database *db, const char *sql,
-                          enum status (*take)(void *context, const struct slice *column, size_t columns),
-                          void *context, struct buffer *error);
+                          enum status (*take)(void *context, const struct row *row), void *context,
+                          struct buffer *error);
+
+/* Whether it is the file of a samekey gateway's own receipts. */
+bool database_is_store(struct database *db);
 
 /* What is the matter with a key's column. */
 struct key_column {

@@ -316,9 +316,8 @@ enum status access_line_read(const struct field_map *map, struct slice line, str
 
 /* ---- CSV ---- */
 
-/* The next value; *more is false behind the last. False: a quote is open. */
-static bool csv_value(const char **p, const char *end, char delimiter, struct buffer *scratch,
-                      struct slice *out, bool *more)
+bool csv_value(const char **p, const char *end, char delimiter, struct buffer *scratch, struct slice *out,
+               bool *more)
 {
     if (*p < end && **p == '"') {
         size_t at = scratch->len;

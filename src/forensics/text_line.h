@@ -37,6 +37,11 @@ enum status csv_header(struct csv *csv, const struct field_map *map, struct slic
 enum status csv_line_read(const struct csv *csv, struct slice line, struct buffer *scratch,
                           struct fields *out);
 
+/* The value at *p, which then is behind its delimiter; *more is false behind the last one. A quoted value is unquoted into
+ * scratch, which must have room for it. False: a quote is open, or something follows a closed one. */
+bool csv_value(const char **p, const char *end, char delimiter, struct buffer *scratch, struct slice *out,
+               bool *more);
+
 /* A pattern given by --pattern. */
 struct pattern;
 
