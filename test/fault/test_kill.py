@@ -103,11 +103,12 @@ def kills(count, tmp_path, seed):
         stop.set()
         for client in clients:
             client.join(90)
+        twice = {path: n for path, n in service.upstream.effects_by_path.items() if n > 1}
+        assert not twice, f"took effect more than once: {twice}"
+        for client in clients:
             assert not client.is_alive() and client.failed is None, client.failed
         ended = [one for client in clients for one in client.ended]
         assert len(ended) >= count
-        twice = {path: n for path, n in service.upstream.effects_by_path.items() if n > 1}
-        assert not twice, f"took effect more than once: {twice}"
         # Every answered success still is that success, also after one more kill.
         gateway.restart()
         for kind, path, call_id, data, answer in ended:
