@@ -377,18 +377,23 @@ bind-address = "127.0.0.1:{port}"
         time.sleep(0.2)
 
 
-def start_gateway(samekey, work, callee_port, number=0):
-    """The gateway on a fresh SQLite file. Nothing durable is turned off; limits are set so that none refuses."""
-    port, admin, place = free_port(), free_port(), pathlib.Path(work) / f"gateway-{number}"
+def start_gateway(samekey, work, callee_port, number=0, store=None, settings="", route="", admin=True):
+    """The gateway on a fresh SQLite file, or on `store`. Nothing durable is turned off; limits are set so that none
+    refuses. `settings` are further lines of the file, `route` of its route orders."""
+    port, place = free_port(), pathlib.Path(work) / f"gateway-{number}"
+    admin_port = free_port() if admin else None
     place.mkdir(parents=True, exist_ok=True)
-    for old in place.glob("receipts.db*"):
-        old.unlink()
+    if store is None:
+        store = place / "receipts.db"
+        for old in place.glob("receipts.db*"):
+            old.unlink()
     configuration = f"""# made by bench/harness.py
 listen = {{"127.0.0.1:{port}"}}
-admin  = "127.0.0.1:{admin}"
-store  = "sqlite:{place}/receipts.db"
+admin  = "{f"127.0.0.1:{admin_port}" if admin else ""}"
+store  = "sqlite:{store}"
 store_queue = 65536
 drain  = 1s
+{settings}
 
 route "slow" {{
   path = {{"/slow/{{*}}"}}   methods = {{"POST"}}   upstream = {{"http://127.0.0.1:{callee_port}"}}
@@ -399,6 +404,7 @@ route "orders" {{
   path = {{"/orders"}}       methods = {{"POST"}}   upstream = {{"http://127.0.0.1:{callee_port}"}}
   attempt_timeout = 20s   deadline = 30s   retries = 0   receipt = "none"
   concurrency = 4096   queue = 65536   breaker_failures = 0
+  {route}
 }}
 route "rest" {{
   path = {{"/{{*}}"}}        mode = off             upstream = {{"http://127.0.0.1:{callee_port}"}}
@@ -406,7 +412,9 @@ route "rest" {{
 """
     (place / "samekey.conf").write_text(configuration)
     command = [str(samekey), "gateway", "-c", f"{place}/samekey.conf"]
-    return Program("gateway", command, port, work, ready="/count")
+    program = Program("gateway", command, port, place, ready="/count")
+    program.admin = admin_port
+    return program
 
 
 def count(callee):
@@ -486,6 +494,8 @@ def measured(build, callee, program, mode, connections, seconds, **more):
     result = finished(start_load(build, program.port, mode, connections, seconds, path=path, **more), seconds)
     cpu = program.cpu_s() - cpu
     after = count(callee)
+    if not result["counted"]:
+        raise Wrong("no answer came within the measured time")
     check_answers(result, {"unique": {good}, "replay": {good}, "receipt": {200}, "get": {200}}[mode])
     check_counts(mode, result, before, after, program.name not in ("callee", "nginx", "haproxy"))
     result["program"] = program.name

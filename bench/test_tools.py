@@ -3,15 +3,19 @@
 """The measuring tools, measured: counts, sets that two processes share, open loop, slow answers, and that a server
 which loses or repeats calls is noticed. `bench/test_tools.py BUILD` with bench_load and bench_callee in BUILD."""
 
+import argparse
 import json
 import pathlib
 import socket
+import sqlite3
 import sys
 import tempfile
 import threading
 import unittest
 
 import harness
+import measure
+import targets
 
 BUILD = pathlib.Path(".")
 
@@ -68,6 +72,23 @@ class Tools(unittest.TestCase):
         body = heads[0].split(b"\r\n\r\n", 1)[1]
         self.assertTrue(150 < len(body) < 250 and json.loads(body), body)
 
+    def test_headers_and_the_content_type_are_sent(self):
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            heads = []
+
+            def serve():
+                peer, _ = listener.accept()
+                with peer:
+                    heads.append(peer.recv(65536).split(b"\r\n\r\n")[0].split(b"\r\n"))
+                    peer.sendall(b"HTTP/1.1 201 Created\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+
+            thread = threading.Thread(target=serve)
+            thread.start()
+            self.load("unique", 1, port=listener.getsockname()[1], requests=1, header="X-Tenant: t-7",
+                      content_type="text/plain")
+            thread.join(10)
+        self.assertEqual((heads[0].count(b"X-Tenant: t-7"), heads[0].count(b"Content-Type: text/plain")), (1, 1))
+
     def test_open_loop_keeps_its_rate_and_counts_waiting_from_when_a_send_was_due(self):
         result = self.load("get", 100, seconds=1, rate=200)
         self.assertEqual(result["due"], 200)
@@ -112,6 +133,71 @@ class Tools(unittest.TestCase):
         self.assertEqual((counted["executions"], counted["without_id"]), (41, 1))
         harness.ask(self.callee.port, "POST", "/reset")
         self.assertEqual(harness.count(self.callee)["executions"], 0)
+
+
+class Fill(unittest.TestCase):
+    def test_a_filled_store_has_what_was_asked_for_and_more_on_disk_than_it_stores(self):
+        with tempfile.TemporaryDirectory() as work:
+            options = argparse.Namespace(build=BUILD)
+            place = pathlib.Path(work) / "few.db"
+            told = measure.fill(options, place, 3000)
+            size = measure.stored_bytes(place)
+            self.assertEqual((told["rows"], size["rows"]), (3000, 3000))
+            self.assertTrue(size["disk"] > size["stored"] > 400, size)
+            # What is there is used, not filled again.
+            self.assertEqual(measure.fill(options, place, 3000), told)
+            db = sqlite3.connect(place)
+            self.assertEqual({harness.call_id(told["seed"], n) for n in range(3000)},
+                             {text for text, in db.execute("SELECT call_id FROM call WHERE state = 3")})
+            db.close()
+
+    def test_numbers_count_as_short_as_they_can_be_written(self):
+        self.assertEqual([measure.value_bytes(v) for v in (None, 0, 1, 2, -129, 40000, 1795966679162, "é", b"abc")],
+                         [0, 0, 0, 1, 2, 3, 6, 2, 3])
+
+
+def repeat(**speeds):
+    return {name.replace("_", "-"): {"per_s": value, "latency_us": {"p50": 100.0, "p99": 300.0}}
+            for name, value in speeds.items()}
+
+
+class Table(unittest.TestCase):
+    """The judgement, on figures made up: medians of ratios within a repeat, and the three verdicts."""
+
+    def judged(self, row, results, number=0):
+        return [t for t in targets.targets() if t.row == row][number].judged(results)
+
+    def test_a_ratio_is_made_within_a_repeat_and_the_median_is_judged(self):
+        speed = [repeat(unique_256_gateway=g, unique_256_nginx=n) for g, n in ((50, 100), (90, 100), (30, 10))]
+        line = self.judged("nginx", {"speed": speed})
+        self.assertEqual((line["measured"], line["least"], line["most"], line["met"]), (0.9, 0.5, 3.0, "aim"))
+        self.assertAlmostEqual(line["of_must"], 0.9 / 0.40)
+        self.assertEqual(self.judged("nginx", {"speed": speed[:1]})["met"], "must")
+        self.assertEqual(self.judged("nginx", {"speed": [repeat(unique_256_gateway=39, unique_256_nginx=100)]})["met"],
+                         "no")
+
+    def test_a_run_that_does_not_count_gives_no_figure(self):
+        speed = repeat(unique_256_gateway=50, unique_256_nginx=100)
+        speed["unique-256-nginx"] = {"wrong": "two executions"}
+        self.assertIsNone(self.judged("nginx", {"speed": [speed]}))
+        self.assertIsNone(self.judged("same", {"same": [{"wrong": "lost"}]}))
+
+    def test_the_fastest_peer_of_each_repeat_counts(self):
+        speed = [repeat(unique_256_gateway=40, unique_256_lua_redis_always=10, unique_256_node_idempotency=20)]
+        self.assertEqual(self.judged("peers", {"speed": speed})["measured"], 2.0)
+
+    def test_less_is_better_where_it_is_and_the_disk_sets_the_bound(self):
+        results = {"speed": [repeat(unique_1_gateway=1)], "fdatasync_us": 100.0}
+        line = self.judged("alone", results)
+        self.assertEqual((line["must"], line["measured"], line["met"]), (450.0, 100.0, "aim"))
+        self.assertEqual(self.judged("tail", results | {"speed": [repeat(unique_64_gateway=1)]})["met"], "must")
+        self.assertEqual(self.judged("same", {"same": [{"executions_most": 2, "equal_least": 64}]})["met"], "no")
+
+    def test_every_row_is_printed_with_its_bounds(self):
+        line = self.judged("same", {"same": [{"executions_most": 1, "equal_least": 64}]})
+        *_, printed = targets.table([line])
+        self.assertIn("≤ 1 |", printed)
+        self.assertIn("must and aim", printed)
 
 
 if __name__ == "__main__":

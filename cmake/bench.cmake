@@ -6,7 +6,9 @@ add_executable(bench_load EXCLUDE_FROM_ALL ${CMAKE_SOURCE_DIR}/bench/load.c ${CM
 target_link_libraries(bench_load PRIVATE samekey_flags samekey_llhttp m)
 add_executable(bench_callee EXCLUDE_FROM_ALL ${CMAKE_SOURCE_DIR}/bench/callee.c)
 target_link_libraries(bench_callee PRIVATE samekey_flags samekey_llhttp)
-add_dependencies(bench_tools bench_load bench_callee)
+add_executable(bench_fill EXCLUDE_FROM_ALL ${CMAKE_SOURCE_DIR}/bench/fill.c)
+target_link_libraries(bench_fill PRIVATE samekey_flags samekey_store)
+add_dependencies(bench_tools bench_load bench_callee bench_fill)
 
 if(CMOCKA_FOUND)
   add_executable(bench_test_histogram EXCLUDE_FROM_ALL ${CMAKE_SOURCE_DIR}/bench/test_histogram.c

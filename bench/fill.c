@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * fill: receipts in a store's file, as the gateway writes them, without the calls. Each is claimed and ended through
+ * the store's own interface, in large batches, so that ten million take minutes. Their callIds and keys come from a
+ * seed (bench/ids.h): a load generator with the same seed can ask for them.
+ *
+ * Prints one JSON object: rows, seconds, and the bytes on disk.
+ */
+#include "base/buffer.h"
+#include "core/digest.h"
+#include "ids.h"
+#include "store/store.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+enum {
+    BATCH = 2048,             /* calls of one commit: few syncs for many rows */
+    IDLE_STEPS = 64,          /* store_idle() calls at the end, which move the log into the file */
+    DAY_MS = 24 * 3600 * 1000 /* lives are days from now */
+};
+#define ROWS_MAX 1000000000u
+
+/* What the gateway stores of the load generator's calls to the measuring callee, byte for byte but for the times. */
+static const char answer_headers[] = "Content-Type: application/json\r\n";
+static const char answer_body[] =
+    "{\"status\": \"created\", \"order\": {\"state\": \"open\", \"currency\": \"EUR\", "
+    "\"amount\": \"12.50\"}, \"message\": \"thank you for your order\"}\n";
+
+struct call {
+    char call_id[IDS_LENGTH + 1], key[IDS_LENGTH + 1];
+};
+
+static struct hasher hasher;
+static struct buffer attempts;
+
+static double seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+static int64_t now_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+static void claim(struct store_op *op, struct call *call, uint64_t seed, uint64_t index, int64_t now)
+{
+    ids_write(call->call_id, seed, index);
+    ids_write(call->key, ~seed, index);
+    op->kind = STORE_CLAIM;
+    struct call_row *row = &op->row;
+    *row = (struct call_row){0};
+    row->call_id = slice_text(call->call_id);
+    row->key = slice_text(call->key);
+    row->route = slice_text("orders");
+    row->scope = slice_text("orders /orders");
+    row->owner = slice_text("bench/12345/1795966679152");
+    row->call_digest = digest_call(&hasher, row->tenant, row->call_id);
+    row->operation_digest = digest_operation(&hasher, row->tenant, row->scope, row->key);
+    row->has_key = row->has_fingerprint = true;
+    for (size_t i = 0; i < sizeof row->fingerprint.bytes; i += sizeof(uint64_t)) {
+        uint64_t word = ids_mix(ids_mix(seed ^ index) + i);
+        memcpy(row->fingerprint.bytes + i, &word, sizeof word);
+    }
+    row->fingerprint_version = 1;
+    row->state = STATE_PROCESSING;
+    row->fence = 1;
+    row->attempt_count = 1;
+    row->lease_end_ms = now + DAY_MS;
+    row->first_attempt_ms = row->window_ms = now;
+}
+
+static void end(struct store_op *op, int64_t id, int64_t now)
+{
+    op->kind = STORE_END;
+    op->id = id;
+    op->fence = 1;
+    op->from_states = 1u << STATE_PROCESSING;
+    struct call_row *row = &op->row;
+    *row = (struct call_row){0};
+    row->state = STATE_SUCCESS;
+    row->final = row->has_result = row->body_kept = true;
+    row->attempt_count = 1;
+    row->result_status = 201;
+    row->result_headers = slice_text(answer_headers);
+    row->result_body = slice_text(answer_body);
+    row->attempts = buffer_view(&attempts);
+    row->result_expires_ms = row->key_expires_ms = now + (int64_t)7 * DAY_MS;
+    row->tombstone_expires_ms = now + (int64_t)30 * DAY_MS;
+}
+
+/* One batch of `count` receipts from number `first`; false if the store refused any. */
+static bool write_batch(struct store *store, uint64_t seed, uint64_t first, size_t count)
+{
+    static struct store_op ops[BATCH];
+    static struct store_op *list[BATCH];
+    static struct call calls[BATCH];
+    int64_t now = now_ms();
+    struct attempt attempt = {.n = 1,
+                              .started_ms = now,
+                              .ended_ms = now + 1,
+                              .outcome = OUTCOME_SUCCESS,
+                              .status = 201,
+                              .sent_bytes = 465,
+                              .evidence = slice_text("answered 201")};
+    bool good = true;
+    buffer_clear(&attempts);
+    attempts_encode(&attempts, &attempt, 1);
+    for (size_t i = 0; i < count; i++) {
+        list[i] = &ops[i];
+        claim(list[i], &calls[i], seed, first + i, now);
+    }
+    store_batch(store, list, count);
+    for (size_t i = 0; i < count; i++) {
+        good = good && ops[i].status == STATUS_OK && ops[i].done;
+        end(list[i], ops[i].rows.call.id, now);
+    }
+    if (good) {
+        store_batch(store, list, count);
+        for (size_t i = 0; i < count; i++)
+            good = good && ops[i].status == STATUS_OK && ops[i].done;
+    }
+    for (size_t i = 0; i < count; i++) {
+        store_op_fini(&ops[i]);
+        ops[i] = (struct store_op){0};
+    }
+    return good;
+}
+
+static uint64_t number_or_exit(const char *text, uint64_t max)
+{
+    char *stop;
+    errno = 0;
+    unsigned long long n = strtoull(text, &stop, 10);
+    if (errno || stop == text || *stop || *text == '-' || n > max) {
+        fprintf(stderr, "fill: '%s' is not a number up to %" PRIu64 "\n", text, max);
+        exit(64);
+    }
+    return n;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc != 4) {
+        fputs("usage: bench_fill FILE COUNT SEED\n", stderr);
+        return 64;
+    }
+    uint64_t count = number_or_exit(argv[2], ROWS_MAX), seed = number_or_exit(argv[3], UINT64_MAX), done = 0;
+    struct buffer error = {0}, url = {0};
+    struct store *store = NULL;
+    int result = 69;
+    buffer_format(&url, "sqlite:%s", argv[1]);
+    struct store_settings settings = {.url = buffer_cstring(&url), .owner = "bench"};
+    if (hasher_init(&hasher) != STATUS_OK) {
+        fputs("fill: not enough memory\n", stderr);
+        goto done;
+    }
+    if (store_open(&store, &settings, &error) != STATUS_OK) {
+        fprintf(stderr, "fill: %s\n", buffer_cstring(&error));
+        goto done;
+    }
+    double began = seconds();
+    while (done < count) {
+        size_t batch = count - done < BATCH ? (size_t)(count - done) : BATCH;
+        if (!write_batch(store, seed, done, batch)) {
+            fprintf(stderr, "fill: the store refused a row after %" PRIu64 "\n", done);
+            goto done;
+        }
+        done += batch;
+    }
+    for (int i = 0; i < IDLE_STEPS; i++)
+        store_idle(store);
+    struct store_stats stats;
+    store_stats(store, &stats);
+    printf("{\"rows\": %" PRId64 ", \"seconds\": %.2f, \"bytes_on_disk\": %" PRId64 "}\n", stats.rows,
+           seconds() - began, stats.bytes_on_disk);
+    result = 0;
+done:
+    store_close(store);
+    hasher_fini(&hasher);
+    buffer_fini(&attempts);
+    buffer_fini(&url);
+    buffer_fini(&error);
+    return result;
+}
