@@ -324,7 +324,9 @@ static void on_attempt(struct call *call, const struct call_event *ev, struct ca
             after_doubt(call, ev, fx);
             return;
         }
-        if (ev->elsewhere && call->policy.spares > 0 && may_go_elsewhere(call, ev->now_ms)) {
+        /* 429 and 503 are asked about first, where there are receipts. */
+        if (ev->elsewhere && call->policy.spares > 0 && may_go_elsewhere(call, ev->now_ms) &&
+            !(call->policy.has_receipts && (ev->status == 429 || ev->status == 503))) {
             call->policy.spares--;
             call->spared++;
             call->to_spare = true;

@@ -243,23 +243,35 @@ enum problem identity_read_head(struct identity *id, const struct identity_input
     return PROBLEM_NONE;
 }
 
+/* The route reads the callId from the body. A caller that also sends the header must mean the same call by both; one that
+ * sends only the header has named it there. */
+static enum problem read_body_call_id(struct identity *id, const struct identity_inputs *in, int64_t window_ms)
+{
+    struct slice text;
+    enum status status = render(&in->lane->call_id, id, in, window_ms, &text);
+    if (status == STATUS_NO_MEMORY)
+        return PROBLEM_OVERLOADED;
+    if (status != STATUS_OK && status != STATUS_NOT_FOUND) {
+        id->why = "the callId in this request is too long, or holds control bytes";
+        return PROBLEM_CALL_ID_INVALID;
+    }
+    enum problem problem = read_header_call_id(id, in);
+    if (problem || status == STATUS_NOT_FOUND)
+        return problem;
+    if (id->call_id.len && !slice_equal(id->call_id, text)) {
+        id->why = "X-Call-Id and the body name two different callIds";
+        return PROBLEM_CALL_ID_INVALID;
+    }
+    return read_call_id(id, text);
+}
+
 enum problem identity_read_body(struct identity *id, const struct identity_inputs *in, int64_t window_ms)
 {
     const struct lane *lane = in->lane;
     if (!lane->call_id_in_header && !id->call_id.len) {
-        struct slice text;
-        enum status status = render(&lane->call_id, id, in, window_ms, &text);
-        /* A body without a callId is a call without one; what is there must be right. */
-        if (status == STATUS_OK) {
-            enum problem problem = read_call_id(id, text);
-            if (problem)
-                return problem;
-        } else if (status == STATUS_NO_MEMORY) {
-            return PROBLEM_OVERLOADED;
-        } else if (status != STATUS_NOT_FOUND) {
-            id->why = "the callId in this request is too long, or holds control bytes";
-            return PROBLEM_CALL_ID_INVALID;
-        }
+        enum problem problem = read_body_call_id(id, in, window_ms);
+        if (problem)
+            return problem;
     }
     if (!lane->key_in_header) {
         struct slice text;

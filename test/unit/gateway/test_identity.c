@@ -294,7 +294,7 @@ static void key_and_call_id_of_the_body(void **state)
         ROUTE_TOP("orders") " call_id = \"{json.meta.call_id}\"\n"
                             " key = \"order:{json.order_no}:{header.X-Kind}:{query.shop}:{date:+08:00}\"\n"
                             " business_ref = \"{json.order_no}\"\n}\n");
-    arrive(&d, "POST", "/orders?a=b&shop=7&c", "X-Kind: create\nX-Call-Id: ignored here",
+    arrive(&d, "POST", "/orders?a=b&shop=7&c", "X-Kind: create\nX-Call-Id: ord-9",
            "{\"order_no\":42,\"meta\":{\"call_id\":\"ord-9\"}}");
     assert_string_equal(read_it(&d, &id), "");
     is(id.call_id, "ord-9");
@@ -326,6 +326,13 @@ static void key_and_call_id_of_the_body(void **state)
     }
     /* A part stays a part, whatever bytes it has. */
     is(id.key, "order:caf%C3%A9%20a%3Ab:create:7:2026-03-01");
+    /* The header names the call where the body does not, and must not name another one. */
+    arrive(&d, "POST", "/orders?shop=7", "X-Kind: create\nX-Call-Id: ord-8", "{\"order_no\":42}");
+    assert_string_equal(read_it(&d, &id), "");
+    is(id.call_id, "ord-8");
+    arrive(&d, "POST", "/orders?shop=7", "X-Kind: create\nX-Call-Id: ord-8",
+           "{\"order_no\":42,\"meta\":{\"call_id\":\"ord-9\"}}");
+    assert_string_equal(read_it(&d, &id), "call-id-invalid");
     char body[800];
     snprintf(body, sizeof body, "{\"order_no\":\"%0400d\"}", 1);
     arrive(&d, "POST", "/orders?shop=7", "X-Kind: create", body);
