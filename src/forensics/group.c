@@ -114,6 +114,17 @@ static bool room(struct group *g, size_t more)
     return true;
 }
 
+/* Most logs are in order already. */
+static void put_in_order(struct group *g)
+{
+    for (size_t i = 1; i < g->count; i++) {
+        if (compare(&g->event[i - 1], &g->event[i]) > 0) {
+            qsort(g->event, g->count, sizeof *g->event, compare);
+            return;
+        }
+    }
+}
+
 static enum event_kind ending_of(const struct event *e)
 {
     if (e->status)
@@ -174,12 +185,12 @@ static enum status give(struct loader *l, const struct chain *c)
             e->us += offset;
     }
     bool changed = false;
-    qsort(g->event, g->count, sizeof *g->event, compare);
+    put_in_order(g);
     drop_copies(g);
     if (!take_apart(g, &changed))
         return STATUS_NO_MEMORY;
     if (changed)
-        qsort(g->event, g->count, sizeof *g->event, compare);
+        put_in_order(g);
     return l->take(l->context, g);
 }
 
