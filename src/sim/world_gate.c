@@ -852,6 +852,7 @@ static void visit_begin(struct gate *g, const struct caller_request *request)
                                   .id_time_ms = c->made ? 0 : c->id_time_ms,
                                   .block_suspects = w->rules.block_suspects};
     g->visits[slot] = v;
+    judge_asked(w, request->call);
     if (request->hangs_up_ms)
         world_later(w, request->hangs_up_ms, EVENT_HANGUP, slot, v->serial);
     struct cache_entry *cached = c->made ? NULL : cache_find(g, &c->digest);

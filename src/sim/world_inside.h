@@ -298,6 +298,8 @@ enum answer_kind {
 };
 const char *answer_kind_text(enum answer_kind kind);
 void judge_break(struct world *w, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* A caller's request came to the gateway: from now on its row may end. */
+void judge_asked(struct world *w, uint32_t call);
 /* An attempt leaves. */
 void judge_sent(struct world *w, const struct message *m);
 /* An attempt ended for the gateway as `outcome`, or with its process (OUTCOME_UNKNOWN). */

@@ -94,6 +94,11 @@ static void forget(struct world *w, struct world_call *c)
     c->low_wall_ms = INT64_MAX;
 }
 
+void judge_asked(struct world *w, uint32_t call)
+{
+    lower(&w->calls.list[call].low_wall_ms, world_wall(w));
+}
+
 void judge_sent(struct world *w, const struct message *m)
 {
     struct world_call *c = &w->calls.list[m->call];
