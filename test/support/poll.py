@@ -8,6 +8,7 @@ import socket
 import time
 
 _numbers = itertools.count(1)
+_given = set()  # ports are given out once
 _run = f"{random.SystemRandom().randrange(16**5):05x}"
 
 
@@ -32,11 +33,14 @@ def free_port(neighbours=0):
     """A port with `neighbours` free ones after it, below the range that the system hands to clients."""
     for _ in range(200):
         first = random.SystemRandom().randrange(12000, 31000)
+        if not _given.isdisjoint(range(first, first + neighbours + 1)):
+            continue
         held = []
         try:
             for port in range(first, first + neighbours + 1):
                 held.append(socket.socket())
                 held[-1].bind(("127.0.0.1", port))
+            _given.update(range(first, first + neighbours + 1))
             return first
         except OSError:
             continue
