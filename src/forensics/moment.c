@@ -197,15 +197,17 @@ static size_t common_log(struct slice s, struct moment *out)
 static size_t epoch(struct slice s, struct moment *out)
 {
     size_t at = 0;
-    int64_t whole = 0, fraction = 0, unit = US_PER_S / 10;
+    uint64_t digits_read = 0; /* 19 digits fit, and are what nanoseconds have */
+    int64_t fraction = 0, unit = US_PER_S / 10;
     int places = 0;
     for (; at < s.len && digit(s.data[at]); at++) {
         if (at == 19)
             return 0;
-        whole = whole * 10 + (s.data[at] - '0');
-        if (whole < 0)
-            return 0;
+        digits_read = digits_read * 10 + (uint64_t)(s.data[at] - '0');
     }
+    int64_t whole = (int64_t)digits_read;
+    if (whole < 0)
+        return 0;
     if (at < 9)
         return 0;
     if (at + 1 < s.len && s.data[at] == '.' && digit(s.data[at + 1]))

@@ -56,7 +56,7 @@ static int column_of(const struct side_source *s, struct slice name)
             return c;
     for (size_t i = 0; i < sizeof aliases / sizeof *aliases; i++)
         if (!s->column[aliases[i].column] && slice_is_nocase(name, aliases[i].name))
-            return aliases[i].column;
+            return (int)aliases[i].column;
     return -1;
 }
 
