@@ -207,7 +207,10 @@ static void on_status_line(struct exchange *x, struct slice line)
 {
     const char *space = memchr(line.data, ' ', line.len);
     x->http2 = line.len > 6 && memcmp(line.data, "HTTP/2", 6) == 0;
-    x->status = space ? atoi(space + 1) : 0; /* libcurl hands over the line with more bytes behind it */
+    x->status = 0;
+    for (int i = 1; space && i <= 3 && space + i < line.data + line.len && space[i] >= '0' && space[i] <= '9';
+         i++)
+        x->status = x->status * 10 + (space[i] - '0');
     x->in_final = x->status >= 200;
     x->got_continue = x->got_continue || x->status == 100;
     buffer_clear(&x->reply->headers);

@@ -52,7 +52,7 @@ struct transport_request {
 
 /* Makes one exchange. Always fills *evidence; its detail points into `detail`. *reply is cleared first and filled with
  * what came. Out of memory before anything left: EVIDENCE_OWN_REFUSAL. */
-void transport_send(struct transport *t, const struct transport_request *request, struct evidence *evidence,
+void transport_send(struct transport *t, const struct transport_request *rq, struct evidence *evidence,
                     struct response *reply, char detail[TRANSPORT_DETAIL_MAX]);
 
 #endif

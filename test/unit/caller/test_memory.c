@@ -3,11 +3,12 @@
  * Every n-th allocation fails, for a whole call with journal, doubtful attempt and receipt: the library's own, jansson's
  * and libcurl's. Each time: a defined status, nothing lost, and "nothing was sent" only where nothing was.
  */
+#include "service.h"
+
 #include <samekey/samekey.h>
 
 #include <curl/curl.h>
 #include <jansson.h>
-#include <poll.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -15,9 +16,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
-#include <netinet/in.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -169,85 +167,9 @@ static void other_free(void *p)
     free(p);
 }
 
-/* ---- a service ---------------------------------------------------------------------------------------------- */
-
-static pid_t service;
-static int port, posts_pipe;
-
-/* Reads a POST and closes without a word; receipts tell the truth. One request a connection. */
-static void serve(int listener, int posts)
-{
-    static char seen[200]; /* the callId of the last POST */
-    for (int fd; (fd = accept(listener, NULL, NULL)) >= 0; close(fd)) {
-        char request[8192] = "", answer[1024], id[200] = "";
-        size_t len = 0;
-        while (!strstr(request, "\r\n\r\n") || (request[0] == 'P' && !strstr(request, "the body"))) {
-            ssize_t got = recv(fd, request + len, sizeof request - 1 - len, 0);
-            if (got <= 0)
-                break;
-            len += (size_t)got;
-            request[len] = 0;
-        }
-        if (request[0] == 'P' && strstr(request, "the body")) {
-            if (sscanf(strstr(request, "X-Call-Id: "), "X-Call-Id: %199[^\r]", seen) != 1 ||
-                write(posts, "P", 1) != 1)
-                _exit(1);
-        } else if (sscanf(request, "GET /receipts/%199[^ ?]", id) == 1) {
-            char body[500];
-            int body_len =
-                snprintf(body, sizeof body,
-                         "{\"call_id\":\"%s\",\"state\":\"%s\",\"final\":true,\"safe_new_key\":false,"
-                         "\"result\":{\"status\":201,\"headers\":[[\"x-a\",\"b\"]],\"body\":\"made\"}}",
-                         id, strcmp(id, seen) == 0 ? "SUCCESS" : "NOT_RECEIVED");
-            int answer_len = snprintf(answer, sizeof answer,
-                                      "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n"
-                                      "Connection: close\r\n\r\n%s",
-                                      body_len, body);
-            send(fd, answer, (size_t)answer_len, MSG_NOSIGNAL);
-        }
-    }
-    _exit(0);
-}
-
-static int start_service(void **state)
-{
-    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
-    socklen_t len = sizeof a;
-    int listener = socket(AF_INET, SOCK_STREAM, 0), pipes[2];
-    (void)state;
-    if (bind(listener, (struct sockaddr *)&a, sizeof a) || listen(listener, 64) ||
-        getsockname(listener, (struct sockaddr *)&a, &len) || pipe(pipes))
-        return -1;
-    port = ntohs(a.sin_port);
-    posts_pipe = pipes[0];
-    service = fork();
-    if (service == 0)
-        serve(listener, pipes[1]);
-    close(listener);
-    close(pipes[1]);
-    return 0;
-}
-
-static int stop_service(void **state)
-{
-    (void)state;
-    kill(service, SIGKILL);
-    waitpid(service, NULL, 0);
-    return 0;
-}
-
-static int posts_since(void)
-{
-    int count = 0;
-    struct pollfd p = {.fd = posts_pipe, .events = POLLIN};
-    char byte;
-    while (poll(&p, 1, 0) > 0 && read(posts_pipe, &byte, 1) == 1)
-        count++;
-    return count;
-}
-
 /* ---- the test ----------------------------------------------------------------------------------------------- */
 
+static struct service service;
 static char folder[64];
 
 /* One life of a handle with one call. Returns samekey_open()'s or samekey_call()'s status; *end is the call's state. */
@@ -261,7 +183,7 @@ static int one_life(int number, int *end)
     struct samekey_result *result = NULL;
     struct samekey_error error = {0};
     snprintf(journal, sizeof journal, "%s/journal.db", folder);
-    snprintf(url, sizeof url, "http://127.0.0.1:%d/orders?x=1", port);
+    snprintf(url, sizeof url, "http://127.0.0.1:%d/orders?x=1", service.port);
     snprintf(key, sizeof key, "k-%d", number);
     samekey_config_init(&config);
     config.journal = journal;
@@ -311,7 +233,7 @@ static void every_allocation_fails_once(void **state)
     watched = gettid();
     assert_int_equal(one_life(number++, &end), SAMEKEY_OK); /* makes what is made once */
     assert_int_equal(end, SAMEKEY_SUCCESS);
-    assert_int_equal(posts_since(), 1);
+    assert_int_equal(service_posts(&service), 1);
     for (int ever = 0; ever < 2; ever++) {
         for (long n = 1;; n++) {
             made = 0;
@@ -323,7 +245,7 @@ static void every_allocation_fails_once(void **state)
             int status = one_life(number++, &end);
             counting = false;
             fail_at = 0;
-            int posts = posts_since();
+            int posts = service_posts(&service);
             if (live_count != 0)
                 fail_msg("allocation %ld%s: %ld not freed", n, ever ? " and all after" : "", live_count);
             if (status != SAMEKEY_OK && posts != 0)
@@ -350,15 +272,18 @@ static void every_allocation_fails_once(void **state)
 
 static int make_folder(void **state)
 {
+    (void)state;
     snprintf(folder, sizeof folder, "/tmp/samekey-memory-XXXXXX");
-    return mkdtemp(folder) ? start_service(state) : -1;
+    return mkdtemp(folder) ? service_start(&service) : -1;
 }
 
 static int remove_folder(void **state)
 {
     char command[100];
+    (void)state;
     snprintf(command, sizeof command, "rm -rf %s", folder);
-    return stop_service(state) | system(command);
+    service_stop(&service);
+    return system(command);
 }
 
 int main(void)
