@@ -91,10 +91,18 @@ class Wire:
         self.left += piece
 
     def take(self, count):
-        while len(self.left) < count:
-            self._more()
-        piece, self.left = self.left[:count], self.left[count:]
-        return piece
+        pieces, missing = [], count
+        while missing > len(self.left):  # gathered piece by piece: a large body is not copied for each of them
+            pieces.append(self.left)
+            missing -= len(self.left)
+            self.left = b""
+            try:
+                self._more()
+            except Hangup as end:
+                raise Hangup(b"".join(pieces), end.how) from end
+        pieces.append(self.left[:missing])
+        self.left = self.left[missing:]
+        return b"".join(pieces)
 
     def line(self):
         while b"\r\n" not in self.left:
