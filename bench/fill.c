@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
  * fill: receipts in a store's file, as the gateway writes them, without the calls. Each is claimed and ended through
- * the store's own interface, in large batches, so that ten million take minutes. Their callIds and keys come from a
- * seed (bench/ids.h): a load generator with the same seed can ask for them.
+ * the store's own interface, in large batches and synced once at the end, so that ten million take minutes: nothing is
+ * measured here. Their callIds and keys come from a seed (bench/ids.h): a load generator with the same seed can ask
+ * for them.
  *
- * Prints one JSON object: rows, seconds, and the bytes on disk.
+ * Says on stderr how it goes, and prints one JSON object: rows, seconds, and the bytes on disk.
  */
 #include "base/buffer.h"
 #include "core/digest.h"
@@ -16,8 +17,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 
 enum {
+    REPORTS = 10,             /* lines on stderr while it works */
     BATCH = 2048,             /* calls of one commit: few syncs for many rows */
     IDLE_STEPS = 64,          /* store_idle() calls at the end, which move the log into the file */
     DAY_MS = 24 * 3600 * 1000 /* lives are days from now */
@@ -36,6 +39,19 @@ struct call {
 
 static struct hasher hasher;
 static struct buffer attempts;
+
+/* SQLite's syncs end here, in this program alone; main() syncs the file systems when all is written. */
+int fdatasync(int fd)
+{
+    (void)fd;
+    return 0;
+}
+
+int fsync(int fd)
+{
+    (void)fd;
+    return 0;
+}
 
 static double seconds(void)
 {
@@ -167,7 +183,8 @@ int main(int argc, char **argv)
         fprintf(stderr, "fill: %s\n", buffer_cstring(&error));
         goto done;
     }
-    double began = seconds();
+    double began = seconds(), since = began;
+    uint64_t told = 0;
     while (done < count) {
         size_t batch = count - done < BATCH ? (size_t)(count - done) : BATCH;
         if (!write_batch(store, seed, done, batch)) {
@@ -175,9 +192,17 @@ int main(int argc, char **argv)
             goto done;
         }
         done += batch;
+        if (done - told >= count / REPORTS) {
+            double now = seconds();
+            fprintf(stderr, "  %" PRIu64 " receipts, %.0f a second\n", done,
+                    (double)(done - told) / (now - since));
+            told = done;
+            since = now;
+        }
     }
     for (int i = 0; i < IDLE_STEPS; i++)
         store_idle(store);
+    sync();
     struct store_stats stats;
     store_stats(store, &stats);
     printf("{\"rows\": %" PRId64 ", \"seconds\": %.2f, \"bytes_on_disk\": %" PRId64 "}\n", stats.rows,

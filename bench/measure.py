@@ -95,9 +95,9 @@ def fill(options, place, count):
     seed = random.getrandbits(62)
     place.parent.mkdir(parents=True, exist_ok=True)
     filled = subprocess.run([str(options.build / "bench_fill"), str(place), str(count), str(seed)],
-                            capture_output=True, text=True)
+                            stdout=subprocess.PIPE, text=True)
     if filled.returncode != 0:
-        raise harness.Wrong(filled.stderr.strip())
+        raise harness.Wrong(f"bench_fill ended with {filled.returncode}")
     told = {**json.loads(filled.stdout), "seed": seed}
     note.write_text(json.dumps(told) + "\n")
     return told
