@@ -90,6 +90,14 @@ void arena_clear(struct arena *a)
     a->used = 0;
 }
 
+void arena_rest(struct arena *a, size_t kept_max)
+{
+    if (a->used > kept_max)
+        arena_fini(a);
+    else
+        arena_clear(a);
+}
+
 void arena_fini(struct arena *a)
 {
     if (!a)

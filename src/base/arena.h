@@ -38,6 +38,10 @@ bool arena_copy(struct arena *a, struct slice s, struct slice *out);
 /* Takes everything back. The largest block is kept for the next round, so a steady load allocates nothing. */
 void arena_clear(struct arena *a);
 
+/* The same for an arena that rests before it is used again: if more than kept_max bytes were used, all memory is given
+ * back. */
+void arena_rest(struct arena *a, size_t kept_max);
+
 /* Frees all memory; the arena is then empty, with its bound. NULL is accepted. */
 void arena_fini(struct arena *a);
 

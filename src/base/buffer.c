@@ -99,6 +99,14 @@ void buffer_clear(struct buffer *b)
     b->failed = false;
 }
 
+void buffer_rest(struct buffer *b, size_t kept_max)
+{
+    if (b->capacity > kept_max)
+        buffer_fini(b);
+    else
+        buffer_clear(b);
+}
+
 void buffer_consume(struct buffer *b, size_t n)
 {
     assert(n <= b->len);

@@ -61,6 +61,9 @@ const char *buffer_cstring(struct buffer *b);
 /* Empties it and forgets a failure; keeps the memory. */
 void buffer_clear(struct buffer *b);
 
+/* The same for a buffer that rests before it is used again: more memory than kept_max bytes is given back. */
+void buffer_rest(struct buffer *b, size_t kept_max);
+
 /* Removes n bytes from the front (n <= len). */
 void buffer_consume(struct buffer *b, size_t n);
 

@@ -102,6 +102,8 @@ static enum status shard_start(struct gateway *g, struct thread *t, size_t index
     list_init(&shard->jobs);
     list_init(&shard->outbox);
     list_init(&shard->run_list);
+    list_init(&shard->spare_runs);
+    list_init(&shard->spare_visits);
     if (getrandom(&seed, sizeof seed, 0) != (ssize_t)sizeof seed)
         return STATUS_IO;
     prng_seed(&shard->random, seed);
@@ -128,6 +130,8 @@ static void shard_fini(struct shard *shard)
         net_server_free(shard->servers[i]);
     free(shard->servers);
     receipts_fini(shard);
+    runs_forget(shard);
+    visits_forget(shard);
     outlets_release(shard->outlets);
     struct list *idle;
     while ((idle = list_pop_front(&shard->jobs))) {
@@ -573,6 +577,8 @@ static void stop(struct gateway *g)
             pthread_join(g->threads[i].id, NULL);
     }
     worker_stop(g->worker);
+    for (size_t i = 0; g->threads && i <= g->count; i++)
+        g->threads[i].shard.worker = NULL;
     if (g->home && g->home->shard.loop) {
         for (size_t i = 0; i < g->signals_open; i++)
             uv_close((uv_handle_t *)&g->signals[i], NULL);

@@ -10,6 +10,8 @@
 #include <stdlib.h>
 
 #define RUN_ARENA_BYTES_MAX (512u << 10) /* texts of one call: its head, its attempts' evidence */
+#define RUNS_SPARE_MAX      256          /* runs of a shard that are over, kept for the next */
+#define RUN_SPARE_BYTES_MAX (8u << 10)   /* of each of its buffers */
 
 static void perform(struct run *run);
 
@@ -26,12 +28,56 @@ int64_t run_store_now(const struct run *run)
 
 void reply_clear(struct reply *r)
 {
-    buffer_fini(&r->lines);
-    buffer_fini(&r->kept);
-    buffer_fini(&r->body);
-    buffer_fini(&r->held);
-    memset(r, 0, sizeof *r);
+    struct buffer *buffers[] = {&r->lines, &r->kept, &r->body, &r->held};
+    for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
+        buffer_rest(buffers[i], RUN_SPARE_BYTES_MAX);
+    memset(r, 0, offsetof(struct reply, lines));
     r->retry_after_ms = -1;
+}
+
+static struct run *run_new(struct shard *shard)
+{
+    struct list *spare = list_pop_front(&shard->spare_runs);
+    struct run *run = spare ? LIST_ENTRY(spare, struct run, link) : calloc(1, sizeof *run);
+    if (!run)
+        return NULL;
+    if (spare) {
+        shard->spare_run_count--;
+        memset(run, 0, offsetof(struct run, arena));
+    } else {
+        arena_init(&run->arena, RUN_ARENA_BYTES_MAX);
+    }
+    return run;
+}
+
+static void run_fini(struct run *run)
+{
+    struct buffer *buffers[] = {&run->texts,         &run->caller_lines, &run->body,        &run->head,
+                                &run->attempts_text, &run->result_lines, &run->result_body, &run->reply.lines,
+                                &run->reply.kept,    &run->reply.body,   &run->reply.held};
+    for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
+        buffer_fini(buffers[i]);
+    arena_fini(&run->arena);
+    free(run);
+}
+
+static void run_keep(struct run *run)
+{
+    struct buffer *buffers[] = {&run->texts,         &run->caller_lines, &run->body,       &run->head,
+                                &run->attempts_text, &run->result_lines, &run->result_body};
+    for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
+        buffer_rest(buffers[i], RUN_SPARE_BYTES_MAX);
+    reply_clear(&run->reply);
+    arena_rest(&run->arena, RUN_SPARE_BYTES_MAX);
+    run->shard->spare_run_count++;
+    list_push_front(&run->shard->spare_runs, &run->link);
+}
+
+void runs_forget(struct shard *shard)
+{
+    struct list *spare;
+    while ((spare = list_pop_front(&shard->spare_runs)) != NULL)
+        run_fini(LIST_ENTRY(spare, struct run, link));
 }
 
 void run_free(struct run *run)
@@ -53,16 +99,12 @@ void run_free(struct run *run)
         run->visit->run = NULL;
         visit_unlink_run(run->visit);
     }
-    reply_clear(&run->reply);
-    buffer_fini(&run->head);
-    buffer_fini(&run->body);
-    buffer_fini(&run->attempts_text);
-    buffer_fini(&run->result_lines);
-    buffer_fini(&run->result_body);
-    arena_fini(&run->arena);
     outlets_release(run->outlets);
     shard->runs--;
-    free(run);
+    if (shard->spare_run_count < RUNS_SPARE_MAX)
+        run_keep(run);
+    else
+        run_fini(run);
 }
 
 void run_feed(struct run *run, struct call_event *event)
@@ -427,25 +469,33 @@ static void read_past(struct run *run, struct call_past *past)
     past->closed_age_ms = run->store_now_ms > last_ms ? run->store_now_ms - last_ms : 0;
 }
 
-void run_begin(struct visit *visit, const struct call_row *row, int64_t store_now_ms, int64_t covers_since_ms,
-               bool resumed)
+static void swap(struct buffer *a, struct buffer *b)
+{
+    struct buffer was = *a;
+    *a = *b;
+    *b = was;
+}
+
+void run_begin(struct visit *visit, const struct rows *rows, struct buffer *texts, bool resumed)
 {
     struct shard *shard = visit->shard;
-    struct run *run = calloc(1, sizeof *run);
+    struct run *run = run_new(shard);
     bool good = run != NULL;
     if (good) {
         run->shard = shard;
         run->outlets = outlets_hold(visit->outlets);
         run->lane = visit->lane;
-        arena_init(&run->arena, RUN_ARENA_BYTES_MAX);
         run->reply.retry_after_ms = -1;
-        run->store_now_ms = store_now_ms;
+        run->store_now_ms = rows->now_ms;
         run->at_ms = net_loop_now(shard->loop);
-        run->covers_since_ms = covers_since_ms;
+        run->covers_since_ms = rows->covers_since_ms;
         run->resumed = resumed;
-        run->row = *row;
+        run->row = rows->call;
         run->row.state = STATE_PROCESSING;
-        (void)row_keep(&run->row, &run->arena);
+        row_drop_result(&run->row);
+        swap(&run->texts, texts);
+        run->id = visit->id;
+        run->id.call_id = run->row.call_id;
         shard->runs++;
         list_push_back(&shard->run_list, &run->link);
         metrics_add(shard->counts, METRIC_calls_running, run->lane->series, 0, 1);
@@ -461,8 +511,6 @@ void run_begin(struct visit *visit, const struct call_row *row, int64_t store_no
             visit_answer_problem(visit, PROBLEM_OVERLOADED, NULL, 1000, NULL, false);
             return; /* the lease frees the row */
         }
-        run->id = visit->id;
-        (void)arena_copy(&run->arena, visit->id.call_id, &run->id.call_id);
         struct call_policy policy = run->lane->policy;
         call_init(&run->machine, &policy);
         run->effect =
@@ -473,12 +521,7 @@ void run_begin(struct visit *visit, const struct call_row *row, int64_t store_no
         perform(run);
         return;
     }
-    run->id = visit->id;
-    struct slice *texts[] = {&run->id.tenant, &run->id.call_id, &run->id.key, &run->id.trace_id};
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
-        (void)arena_copy(&run->arena, *texts[i], texts[i]);
-    run->body = visit->body; /* taken over */
-    memset(&visit->body, 0, sizeof visit->body);
+    swap(&run->body, &visit->body); /* taken over */
     run->visit = visit;
     visit->run = run;
     visit->holds++;
@@ -492,8 +535,10 @@ void run_begin(struct visit *visit, const struct call_row *row, int64_t store_no
     call_init(&run->machine, &policy);
     struct call_event event = {
         .type = CALL_EV_START,
-        .deadline_ms = deadline_from(run_now(run), run->lane->s->deadline_ms, run->id.budget_ms),
+        .deadline_ms = deadline_add(run_now(run), run->lane->s->deadline_ms),
     };
+    if (event.deadline_ms > run->budget_end_ms)
+        event.deadline_ms = run->budget_end_ms; /* counted from the request's arrival */
     if (resumed)
         read_past(run, &event.past);
     run_feed(run, &event);
@@ -508,8 +553,7 @@ void run_unlink_visit(struct run *run)
     if (run->reply.streaming) {
         run->reply.streaming = false;
         run->reply.wanted_head_only = true;
-        if (run->exchange)
-            exchange_resume(run->exchange);
+        run_resume_reply(run);
     }
     visit_unlink_run(visit);
 }

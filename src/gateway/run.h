@@ -16,10 +16,9 @@
 
 #include "gateway/visit.h"
 
-/* Starts the call that `visit` has just claimed or taken: `row` is as the store has it now, `now_ms` the store's clock.
- * Takes over the visit's pass. The visit's phase is RUNNING from here on. */
-void run_begin(struct visit *visit, const struct call_row *row, int64_t store_now_ms, int64_t covers_since_ms,
-               bool resumed);
+/* Starts the call that `visit` has just claimed or taken: rows->call is as the store has it now, with its texts in
+ * `texts`, which is taken over. So is the visit's pass. The visit's phase is RUNNING from here on. */
+void run_begin(struct visit *visit, const struct rows *rows, struct buffer *texts, bool resumed);
 /* The visit was answered or went; the run goes on alone. */
 void run_unlink_visit(struct run *run);
 /* The caller takes streamed bytes again. */
@@ -28,5 +27,7 @@ void run_drain(struct run *run);
 size_t runs_busy(const struct shard *shard);
 /* Lets the others go: their rows stay PROCESSING, and the next process asks their receipts. */
 void runs_abandon(struct shard *shard);
+/* Frees the memory of runs that are over, kept for the next ones. */
+void runs_forget(struct shard *shard);
 
 #endif

@@ -13,22 +13,21 @@
 bool run_copy_request(struct run *run, struct visit *visit)
 {
     const struct request_head *head = request_head(visit->request);
-    struct buffer lines = {0};
-    forward_lines(&lines, visit->request, true);
+    struct buffer *lines = &run->caller_lines;
+    forward_lines(lines, visit->request, true);
+    size_t content = lines->len;
     struct slice peer = request_peer(visit->request);
     run->client =
         visit->id.has_credential
             ? admission_client(slice_of((const char *)visit->id.credential.bytes, sizeof(struct digest)))
             : admission_client(peer);
-    struct buffer principal = {0};
-    query_principal_lines(&principal, run->outlets->setup, &head->headers);
-    bool good = !lines.failed && !principal.failed &&
-                arena_copy(&run->arena, buffer_view(&lines), &run->content_lines) &&
-                arena_copy(&run->arena, buffer_view(&principal), &run->principal_lines) &&
-                arena_copy(&run->arena, head->method, &run->method) &&
+    query_principal_lines(lines, run->outlets->setup, &head->headers);
+    if (lines->failed)
+        return false;
+    run->content_lines = slice_of(lines->data, content);
+    run->principal_lines = slice_of(lines->data + content, lines->len - content);
+    bool good = arena_copy(&run->arena, head->method, &run->method) &&
                 arena_copy(&run->arena, head->target, &run->target);
-    buffer_fini(&lines);
-    buffer_fini(&principal);
     run->forwards_budget = visit->id.budget_ms != DEADLINE_NO_BUDGET;
     run->budget_end_ms = visit->budget_end_ms;
     return good;
@@ -103,12 +102,13 @@ static void on_reply_head(void *context, struct exchange *exchange, const struct
     r->head = true;
     r->status = head->status;
     r->content_length = head->content_length;
-    bool found;
-    struct slice value = headers_get(&head->headers, "Call-Outcome", &found);
-    if (found)
-        r->callee_outcome = outcome_parse_header(value);
     for (size_t i = 0; i < head->headers.count; i++) {
         const struct header *h = &head->headers.list[i];
+        if (slice_is_nocase(h->name, "Call-Outcome")) {
+            enum outcome said = outcome_parse_header(h->value);
+            /* Two words that differ are a contradiction, which proves nothing. */
+            r->callee_outcome = r->callee_outcome != OUTCOME_NONE && r->callee_outcome != said ? OUTCOME_UNKNOWN : said;
+        }
         if (slice_is_nocase(h->name, "X-Call-Id") && !slice_equal(h->value, run->row.call_id))
             r->other_call_id = true;
     }
@@ -142,6 +142,26 @@ static void begin_streaming(struct run *run)
     buffer_fini(&r->body);
 }
 
+/* A caller that takes its bytes slowly holds up the service's, but not the service: that time is not the attempt's. How
+ * long a caller may take nothing is bounded by answer_timeout. */
+static void pause_reply(struct run *run)
+{
+    run->left_ms = run->sent_ms + run->effect.timeout_ms - run_now(run);
+    run->paused = true;
+    exchange_pause(run->exchange);
+    exchange_set_deadline(run->exchange, INT64_MAX);
+}
+
+void run_resume_reply(struct run *run)
+{
+    if (!run->exchange)
+        return;
+    if (run->paused)
+        exchange_set_deadline(run->exchange, deadline_add(run_now(run), run->left_ms > 0 ? run->left_ms : 0));
+    run->paused = false;
+    exchange_resume(run->exchange);
+}
+
 static void on_reply_piece(void *context, struct exchange *exchange, struct slice piece)
 {
     struct run *run = context;
@@ -166,13 +186,12 @@ static void on_reply_piece(void *context, struct exchange *exchange, struct slic
     if (!run->visit)
         r->streaming = false, r->wanted_head_only = true;
     else if (!more)
-        exchange_pause(exchange);
+        pause_reply(run);
 }
 
 void run_drain(struct run *run)
 {
-    if (run->exchange)
-        exchange_resume(run->exchange);
+    run_resume_reply(run);
 }
 
 static int success_when(const struct run *run)
@@ -348,6 +367,7 @@ void run_put_on_wire(struct run *run)
     reply_clear(&run->reply);
     build_head(run);
     run->sent_ms = run_now(run);
+    run->paused = false;
     run->sent_us = clock_monotonic_us();
     struct exchange_request request = {
         .origin = &run->lane->origins[run->pass.origin],

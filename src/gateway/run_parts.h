@@ -31,12 +31,10 @@ struct run {
     struct outlets *outlets;
     const struct lane *lane;
     struct visit *visit;
-    struct arena arena;
     struct identity id;
     struct slice method, target, content_lines, principal_lines;
     bool forwards_budget;
     int64_t budget_end_ms;
-    struct buffer body;
     struct call_row row;         /* as the store has it, by our own writes */
     int64_t store_now_ms, at_ms; /* the store's clock, and the monotonic instant it was read */
     int64_t covers_since_ms;
@@ -44,26 +42,32 @@ struct run {
     bool resumed, lost;
     struct call machine;
     struct call_effect effect; /* being performed */
-    struct attempt attempts[ATTEMPTS_MAX];
     size_t attempt_count;
     struct pass pass;
     uint64_t client;
     bool retry_out; /* counted in retries_in_flight */
     bool try_next;  /* the last attempt did not run: another upstream may */
     struct exchange *exchange;
-    struct buffer head;
     int64_t sent_ms, sent_us; /* monotonic */
-    struct reply reply;
+    bool paused;            /* the caller is slow: the reply rests */
+    int64_t left_ms;        /* of the attempt's time, while it rests */
     struct query *query;
     struct net_timer timer, lease_timer;
-    struct buffer attempts_text;
     int jobs;
     bool pending_stored;
-    struct job *watch;                       /* of its own row, while the callee works: a report may end it */
-    bool ending;                             /* the ending is being written */
-    struct buffer result_lines, result_body; /* of a receipt */
+    struct job *watch; /* of its own row, while the callee works: a report may end it */
+    bool ending;       /* the ending is being written */
     bool has_result;
     int result_status;
+
+    /* From here on: memory that the next run uses again. What stands before is cleared for it. */
+    struct arena arena;
+    struct buffer texts;        /* those of the row, as the store gave them */
+    struct buffer caller_lines; /* content_lines, then principal_lines */
+    struct buffer body, head, attempts_text;
+    struct buffer result_lines, result_body; /* of a receipt */
+    struct reply reply;
+    struct attempt attempts[ATTEMPTS_MAX]; /* attempt_count of them */
 };
 
 /* Monotonic milliseconds of this turn of the loop; and the store's clock, carried on by it. */
@@ -85,6 +89,8 @@ struct job *run_owner_job(struct run *run, enum store_kind kind, void (*then)(st
 bool run_copy_request(struct run *run, struct visit *visit);
 /* Sends the attempt whose number is on disk. */
 void run_put_on_wire(struct run *run);
+/* Lets a resting reply go on, with the time the attempt had left. */
+void run_resume_reply(struct run *run);
 void reply_clear(struct reply *reply);
 /* The problem that a samekey below answered with, or PROBLEM_NONE. */
 enum problem reply_problem(const struct reply *reply);

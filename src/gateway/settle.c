@@ -16,10 +16,15 @@ bool row_keep(struct call_row *row, struct arena *arena)
             good = false;
         }
     }
+    row_drop_result(row);
+    return good;
+}
+
+void row_drop_result(struct call_row *row)
+{
     row->result_headers = row->result_body = row->original_call_id = (struct slice){0};
     row->reverses = row->reversed_by = (struct slice){0};
     row->has_result = row->body_kept = false;
-    return good;
 }
 
 void row_set_lives(struct call_row *row, const struct route_settings *s, int64_t now_ms)

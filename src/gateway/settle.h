@@ -12,6 +12,8 @@
 /* Copies the texts that name a call into the arena and drops its result. False: no memory; the row is then not to be
  * used. */
 bool row_keep(struct call_row *row, struct arena *arena);
+/* Drops what a row tells of an ending and of other calls, for an owner who goes on with it. */
+void row_drop_result(struct call_row *row);
 
 /* Sets the lives of a row that ends now (unix ms of the store's clock). */
 void row_set_lives(struct call_row *row, const struct route_settings *s, int64_t now_ms);

@@ -116,7 +116,8 @@ void shard_send_jobs(void *context)
     struct list *l;
     if (list_empty(&shard->outbox))
         return;
-    worker_submit_all(shard->worker, &shard->outbox);
+    if (shard->worker) /* else the store has stopped, and takes nothing */
+        worker_submit_all(shard->worker, &shard->outbox);
     while ((l = list_pop_front(&shard->outbox)) != NULL) {
         struct job *job = LIST_ENTRY(l, struct job, op.link);
         job->op.status = STATUS_FULL;

@@ -42,7 +42,7 @@ struct shard {
     struct net_server **servers;
     size_t server_count;
     struct outlets *outlets; /* of the current setup */
-    struct worker *worker;
+    struct worker *worker; /* NULL once the store has stopped */
     struct callid_maker *ids;
     const char *owner; /* this process, as rows name it */
     struct fingerprinter print;
@@ -57,6 +57,8 @@ struct shard {
     struct lookup_table *lookups; /* receipts being read (receipts.c) */
     size_t visits, runs;          /* alive */
     struct list run_list;         /* the runs */
+    struct list spare_runs, spare_visits;
+    size_t spare_run_count, spare_visit_count;
     bool draining;
 };
 

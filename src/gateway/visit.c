@@ -9,7 +9,47 @@
 #include <stdlib.h>
 
 #define VISIT_ARENA_BYTES_MAX                                                                                \
-    (256u << 10) /* texts of one request's identity; a holder's result comes on top */
+    (256u << 10)                         /* texts of one request's identity; a holder's result comes on top */
+#define VISITS_SPARE_MAX      256        /* visits of a shard that are over, kept for the next */
+#define VISIT_SPARE_BYTES_MAX (8u << 10) /* of the arena, and of the body */
+
+static struct visit *visit_new(struct shard *shard, size_t arena_max)
+{
+    struct list *spare = list_pop_front(&shard->spare_visits);
+    struct visit *visit = spare ? LIST_ENTRY(spare, struct visit, spare) : calloc(1, sizeof *visit);
+    if (!visit)
+        return NULL;
+    if (spare) {
+        shard->spare_visit_count--;
+        memset(visit, 0, offsetof(struct visit, arena));
+        visit->arena.max = arena_max;
+    } else {
+        arena_init(&visit->arena, arena_max);
+    }
+    return visit;
+}
+
+static void visit_fini(struct visit *visit)
+{
+    buffer_fini(&visit->body);
+    arena_fini(&visit->arena);
+    free(visit);
+}
+
+static void visit_keep(struct visit *visit)
+{
+    buffer_rest(&visit->body, VISIT_SPARE_BYTES_MAX);
+    arena_rest(&visit->arena, VISIT_SPARE_BYTES_MAX);
+    visit->shard->spare_visit_count++;
+    list_push_front(&visit->shard->spare_visits, &visit->spare);
+}
+
+void visits_forget(struct shard *shard)
+{
+    struct list *spare;
+    while ((spare = list_pop_front(&shard->spare_visits)) != NULL)
+        visit_fini(LIST_ENTRY(spare, struct visit, spare));
+}
 
 struct visit *visit_hold(struct visit *visit)
 {
@@ -25,11 +65,12 @@ void visit_drop(struct visit *visit)
     struct shard *shard = visit->shard;
     net_timer_disarm(shard->loop, &visit->timer);
     admission_leave(visit->lane->admission, &visit->pass, net_loop_now(shard->loop));
-    buffer_fini(&visit->body);
-    arena_fini(&visit->arena);
     outlets_release(visit->outlets);
     shard->visits--;
-    free(visit);
+    if (shard->spare_visit_count < VISITS_SPARE_MAX)
+        visit_keep(visit);
+    else
+        visit_fini(visit);
 }
 
 int64_t visit_now(const struct visit *visit)
@@ -307,7 +348,7 @@ void visit_begin(struct shard *shard, struct request *request, const struct lane
                  const struct route_match *match)
 {
     const struct request_head *head = request_head(request);
-    struct visit *visit = calloc(1, sizeof *visit);
+    struct visit *visit = visit_new(shard, VISIT_ARENA_BYTES_MAX + (size_t)lane->s->result_bytes_max);
     if (!visit) {
         request_abort(request);
         return;
@@ -322,7 +363,6 @@ void visit_begin(struct shard *shard, struct request *request, const struct lane
     visit->came_ms = net_loop_now(shard->loop);
     visit->came_us = clock_monotonic_us();
     visit->budget_end_ms = INT64_MAX;
-    arena_init(&visit->arena, VISIT_ARENA_BYTES_MAX + (size_t)lane->s->result_bytes_max);
     shard->visits++;
     visit->guest = (struct guest){on_body, on_body_end, on_drain, on_finished};
     request_set_user(request, &visit->guest);

@@ -28,6 +28,7 @@ enum visit_phase { VISIT_READING, VISIT_DECIDING, VISIT_QUEUED, VISIT_JOINED, VI
 
 struct visit {
     struct guest guest;
+    struct list spare;
     struct shard *shard;
     struct outlets *outlets; /* a hold: the setup it is served under */
     const struct lane *lane;
@@ -35,8 +36,6 @@ struct visit {
     struct route_match match;
     enum visit_phase phase;
     unsigned holds;
-    struct arena arena;
-    struct buffer body;
     struct identity id;
     struct arrival arrival;
     struct digest32 own_print; /* under today's rules; the arrival's may be under a stored row's */
@@ -57,11 +56,18 @@ struct visit {
     struct run *run;      /* while RUNNING */
     bool run_ended;       /* its ending is on disk and in the log */
     struct slice suspect; /* in the arena */
+
+    /* Memory that the next visit uses again; what stands before is cleared for it. */
+    struct arena arena;
+    struct buffer body;
 };
 
 /* Begins a guarded request at its head; takes it over as its guest. */
 void visit_begin(struct shard *shard, struct request *request, const struct lane *lane,
                  const struct route_match *match);
+
+/* Frees the memory of visits that are over, kept for the next ones. */
+void visits_forget(struct shard *shard);
 
 /* For runs. Answers with an upstream's first answer: lines without ours, the body whole. */
 void visit_answer_first(struct visit *visit, int status, struct slice lines, struct slice body,

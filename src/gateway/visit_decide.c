@@ -116,8 +116,9 @@ void visit_store_failed(struct visit *visit, enum status status)
             NULL, false);
 }
 
-static void claimed(struct visit *visit, const struct rows *rows, bool resumed)
+static void claimed(struct visit *visit, struct store_op *op, bool resumed)
 {
+    const struct rows *rows = &op->rows;
     if (rows->suspect.id && !resumed) {
         (void)arena_copy(&visit->arena, rows->suspect.call_id, &visit->suspect);
         metrics_add(visit->shard->counts, METRIC_swapped_keys, visit->lane->series, 0, 1);
@@ -126,7 +127,7 @@ static void claimed(struct visit *visit, const struct rows *rows, bool resumed)
                   LOG_TEXT("key", visit->id.key), LOG_TEXT("earlier_key", rows->suspect.key),
                   LOG_STRING("route", visit->lane->s->name));
     }
-    run_begin(visit, &rows->call, rows->now_ms, rows->covers_since_ms, resumed);
+    run_begin(visit, rows, &op->memory, resumed);
 }
 
 static void store_answered(struct job *job)
@@ -137,9 +138,9 @@ static void store_answered(struct job *job)
         visit_store_failed(visit, op->status);
     } else if (op->done && op->kind == STORE_CLAIM) {
         /* rows.call of a won claim is what was asked for, with the store's numbers. */
-        claimed(visit, &op->rows, false);
+        claimed(visit, op, false);
     } else if (op->done && op->kind == STORE_TAKE) {
-        claimed(visit, &op->rows, op->expect_call_id != 0);
+        claimed(visit, op, op->expect_call_id != 0);
     } else if (op->done && op->kind == STORE_ATTACH) {
         cache_put(visit->shard->cache, &op->rows, visit_now(visit));
         visit_leave_admission(visit);

@@ -379,6 +379,8 @@ enum status worker_submit(struct worker *w, struct store_op *op)
 
 void worker_cancel(struct worker *w, struct store_op *watch)
 {
+    if (!w)
+        return;
     pthread_mutex_lock(&w->lock);
     if (watch->stage == STAGE_QUEUED || watch->stage == STAGE_STANDING) {
         if (watch->stage == STAGE_STANDING)

@@ -39,7 +39,8 @@ enum status worker_submit(struct worker *worker, struct store_op *op);
  * that were not taken stay in the list. */
 void worker_submit_all(struct worker *worker, struct list *ops);
 /* Ends a watch early: its `answered` comes with STATUS_NOT_FOUND, unless it is already on its way. The operation's
- * memory must stay until then. Callable from every thread. */
+ * memory must stay until then. Callable from every thread. NULL, for a worker that has stopped, is accepted: it has
+ * answered every watch. */
 void worker_cancel(struct worker *worker, struct store_op *watch);
 /* Operations waiting now. */
 size_t worker_queued(const struct worker *worker);
