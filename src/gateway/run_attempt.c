@@ -164,6 +164,7 @@ void run_resume_reply(struct run *run)
 
 static void on_reply_piece(void *context, struct exchange *exchange, struct slice piece)
 {
+    (void)exchange;
     struct run *run = context;
     struct reply *r = &run->reply;
     if (r->wanted_head_only)
