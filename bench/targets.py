@@ -19,10 +19,11 @@ class Target:
         self.values, self.needs, self.unit, self.more = values, needs, unit, more
 
     def judged(self, results):
-        """A line of the table: medians, bounds, and whether they are kept. None: nothing was measured."""
-        values = [v for v in self.values(results) if v is not None]
+        """A line of the table: the median, bounds, and whether they are kept. Where no run counts, `measured` is None
+        and nothing is kept."""
+        values = list(self.values(results))
         if not values:
-            return None
+            return {"row": self.row, "what": self.what, "at": self.at, "measured": None, "met": "no"}
         value = statistics.median(values)
         must, aim = (bound(results) if callable(bound) else bound for bound in (self.must, self.aim))
         kept = (lambda bound: value >= bound) if self.more else (lambda bound: value <= bound)
@@ -127,8 +128,6 @@ ROWS = list(dict.fromkeys(target.row for target in targets()))
 
 
 def number(value, unit):
-    if value is None:
-        return "–"
     text = f"{value:,.0f}" if value >= 100 or float(value).is_integer() and unit == "" else f"{value:.2f}"
     return f"{text} {unit}".strip() if unit not in ("×", "") else text
 
@@ -138,6 +137,9 @@ def table(lines):
     yield "| work | at | must | aim | measured (range) | of must | met |"
     yield "|---|---|---|---|---|---|---|"
     for line in lines:
+        if line["measured"] is None:
+            yield f"| {line['what']} | {line['at']} | – | – | no run counts | – | **no** |"
+            continue
         sign = "≥" if line["more"] else "≤"
         spread = f"{number(line['least'], '')}–{number(line['most'], '')}"
         of_must = f"{line['of_must']:.2f}" if line["of_must"] else "–"

@@ -179,8 +179,10 @@ class Table(unittest.TestCase):
     def test_a_run_that_does_not_count_gives_no_figure(self):
         speed = repeat(unique_256_gateway=50, unique_256_nginx=100)
         speed["unique-256-nginx"] = {"wrong": "two executions"}
-        self.assertIsNone(self.judged("nginx", {"speed": [speed]}))
-        self.assertIsNone(self.judged("same", {"same": [{"wrong": "lost"}]}))
+        for row, results in (("nginx", {"speed": [speed]}), ("same", {"same": [{"wrong": "lost"}]})):
+            line = self.judged(row, results)
+            self.assertEqual((line["measured"], line["met"]), (None, "no"))
+            self.assertIn("no run counts", list(targets.table([line]))[-1])
 
     def test_the_fastest_peer_of_each_repeat_counts(self):
         speed = [repeat(unique_256_gateway=40, unique_256_lua_redis_always=10, unique_256_node_idempotency=20)]
