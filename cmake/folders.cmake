@@ -29,6 +29,11 @@ endfunction()
 # The block generator is plain loops that only become vector code at -O3: twice the speed of a simulation.
 set_source_files_properties(${CMAKE_SOURCE_DIR}/src/base/prng.c PROPERTIES COMPILE_OPTIONS -O3)
 
+# What every line of a log goes through: a quarter less time.
+foreach(noun event gather group json_line judge moment operation)
+  set_source_files_properties(${CMAKE_SOURCE_DIR}/src/forensics/${noun}.c PROPERTIES COMPILE_OPTIONS -O3)
+endforeach()
+
 samekey_folder(base m)
 samekey_folder(core samekey_base PkgConfig::CRYPTO PkgConfig::JANSSON)
 samekey_folder(net samekey_base samekey_llhttp PkgConfig::UV PkgConfig::SSL PkgConfig::CRYPTO)
