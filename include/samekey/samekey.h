@@ -96,7 +96,7 @@ enum samekey_answer {
 
 /* "0.1.0" */
 SAMEKEY_API const char *samekey_version(void);
-/* "SUCCESS", "not_executed", "query_receipt", "not_received"; "" for a number that is none of ours. */
+/* "SUCCESS", "not_executed", "query_receipt", "NOT_RECEIVED"; "" for a number that is none of ours. */
 SAMEKEY_API const char *samekey_state_text(int state);
 SAMEKEY_API const char *samekey_outcome_text(int outcome);
 SAMEKEY_API const char *samekey_next_text(int next);
@@ -251,8 +251,9 @@ struct samekey_options {
     void (*progress)(void *context,
                      const struct samekey_progress *progress); /* on the calling thread; or NULL */
     int (*cancelled)(
-        void *context); /* asked ten times a second; not 0 ends the call as what is proved so far; or NULL */
-    void *context;      /* for both */
+        void *
+            context); /* asked ten times a second or more; not 0 ends the call as what is proved so far; or NULL */
+    void *context;               /* for both */
     struct samekey_error *error; /* or NULL */
 };
 

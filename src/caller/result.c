@@ -85,6 +85,27 @@ void result_attempts_encode(const struct samekey_result *r, struct buffer *out)
 
 /* ---- words for a person ------------------------------------------------------------------------------------- */
 
+/* An answer in the words of the receipt's states; what is no answer has a word that no state has. */
+static const char *answer_word(enum receipt_answer answer)
+{
+    switch (answer) {
+    case RECEIPT_ANSWER_NOT_RECEIVED:
+        return state_text(STATE_NOT_RECEIVED);
+    case RECEIPT_ANSWER_RUNNING:
+        return state_text(STATE_PROCESSING);
+    case RECEIPT_ANSWER_SUCCESS:
+        return state_text(STATE_SUCCESS);
+    case RECEIPT_ANSWER_FAILED_FINAL:
+    case RECEIPT_ANSWER_FAILED_OPEN:
+        return state_text(STATE_FAILED);
+    case RECEIPT_ANSWER_UNKNOWN:
+        return state_text(STATE_UNKNOWN);
+    case RECEIPT_ANSWER_QUERY_FAILED:
+        break;
+    }
+    return "query_failed";
+}
+
 /* The last attempt that left the ending open, or -1. */
 static int doubtful(const struct samekey_result *r)
 {
@@ -125,9 +146,11 @@ static void say_failed(const struct samekey_result *r, struct buffer *out)
         else if (r->refusal)
             buffer_format(out, "Nothing ran, and nothing more was sent: %s.", r->refusal);
         else
-            buffer_text(out, "Nothing ran: every attempt is proved not to have been executed.");
-        if (!r->refusal)
+            buffer_text(out, "Nothing ran: every attempt is proved not to have been executed");
+        if (!r->refusal) {
             say_evidence(r, out, last);
+            buffer_byte(out, '.');
+        }
         buffer_text(out, " Make the same call again, with the same key");
         if (r->retry_in_ms > 0)
             buffer_format(out, ", not before %lld s from now", (long long)((r->retry_in_ms + 999) / 1000));
@@ -135,15 +158,16 @@ static void say_failed(const struct samekey_result *r, struct buffer *out)
         return;
     }
     if (r->reason == REASON_FENCED_AT_CALLEE)
-        buffer_text(out, "It did not run and never will: the service gave up this callId for good.");
+        buffer_text(out, "It did not run and never will: the service gave up this callId for good");
     else if (r->reason == REASON_RECEIPT)
-        buffer_text(out, "It did not take effect: the service's receipt says that it failed.");
+        buffer_text(out, "It did not take effect: the service's receipt says that it failed");
     else if (r->reason == REASON_REJECTED)
-        buffer_text(out, "The service refused it for good; nothing took effect through this call.");
+        buffer_text(out, "The service refused it for good; nothing took effect through this call");
     else
-        buffer_text(out, "It failed without taking effect.");
+        buffer_text(out, "It failed without taking effect");
     if (r->reason != REASON_FENCED_AT_CALLEE && r->reason != REASON_RECEIPT)
         say_evidence(r, out, last);
+    buffer_byte(out, '.');
     if (r->next == NEXT_FIX_REQUEST)
         buffer_text(out, " Mend the request before making a new call.");
     buffer_text(out,
@@ -165,7 +189,7 @@ static void say_unknown(const struct samekey_result *r, struct buffer *out)
                       failed == 1 ? "y" : "ies");
     else
         buffer_format(out, "; the receipt's last word was %s",
-                      receipt_answer_text(r->queries[r->query_count - 1].answer));
+                      answer_word(r->queries[r->query_count - 1].answer));
     if (r->refusal)
         buffer_format(out, "; nothing more was sent: %s", r->refusal);
     buffer_format(out,
@@ -292,7 +316,7 @@ const char *samekey_result_json(const struct samekey_result *result)
     buffer_text(out, "],\"receipt_queries\":[");
     for (size_t i = 0; i < r->query_count; i++)
         buffer_format(out, "%s{\"answer\":\"%s\",\"after_attempt\":%d}", i ? "," : "",
-                      receipt_answer_text(r->queries[i].answer), r->queries[i].after_attempt);
+                      answer_word(r->queries[i].answer), r->queries[i].after_attempt);
     buffer_text(out, "],\"result\":");
     json_reply(r, out);
     buffer_text(out, "}\n");
@@ -458,7 +482,7 @@ const char *samekey_next_text(int next)
 const char *samekey_answer_text(int answer)
 {
     return answer >= RECEIPT_ANSWER_QUERY_FAILED && answer <= RECEIPT_ANSWER_UNKNOWN
-               ? receipt_answer_text((enum receipt_answer)answer)
+               ? answer_word((enum receipt_answer)answer)
                : "";
 }
 

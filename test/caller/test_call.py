@@ -48,7 +48,7 @@ def test_timeout_but_done_is_success_with_one_post(home, service):
     service.script("/orders", Step(then="hang", effect=True))
     run = home.call(service.url + "/orders", "--receipt", ASK, "--attempt-timeout", "300ms")
     assert run.code == 0 and run.json["state"] == "SUCCESS" and run.json["reason"] == "receipt"
-    assert outcomes(run) == ["unknown"] and answers(run) == ["success"]
+    assert outcomes(run) == ["unknown"] and answers(run) == ["SUCCESS"]
     assert service.story("/orders", run.json["call_id"]) == "P?" and service.effects("/orders") == 1
     assert "no reply within 300 ms after the whole request was sent" in run.json["attempts"][0]["evidence"]
 
@@ -57,7 +57,7 @@ def test_timeout_and_not_received_is_sent_again_after_resend_after_with_the_same
     service.script("/orders", Step(then="hang", effect=False), Step())
     run = home.call(service.url + "/orders", "--receipt", ASK, "--attempt-timeout", "300ms", key='"k quoted"'.replace(" ", "-"))
     assert run.code == 0 and outcomes(run) == ["unknown", "success"]
-    assert set(answers(run)) == {"not_received"}
+    assert set(answers(run)) == {"NOT_RECEIVED"}
     first, second = service.posts("/orders")
     assert first.get("X-Call-Id") == second.get("X-Call-Id") and first.body == second.body
     assert first.get("Idempotency-Key") == second.get("Idempotency-Key") == '"k-quoted"'
@@ -171,7 +171,7 @@ def test_a_callee_that_runs_a_key_once_is_sent_the_same_again(home, service):
 def test_without_a_key_nothing_is_sent_again_after_unknown(home, service):
     service.script("/orders", Step(then="rst", effect=False))
     run = home.call(service.url + "/orders", "--receipt", ASK, "--callee-idempotent", "--call-id", "c-nokey", key=None)
-    assert run.code == 4 and len(service.posts("/orders")) == 1 and "not_received" in answers(run)
+    assert run.code == 4 and len(service.posts("/orders")) == 1 and "NOT_RECEIVED" in answers(run)
 
 
 def test_accepted_work_is_waited_for(home, service):
@@ -180,7 +180,7 @@ def test_accepted_work_is_waited_for(home, service):
         "SUCCESS", "c-202", result={"status": 201, "headers": [["content-type", "text/plain"]], "body": "made",
                                     "body_encoding": "utf8"}))
     run = home.call(service.url + "/orders", "--receipt", ASK, "--call-id", "c-202")
-    assert run.code == 0 and outcomes(run) == ["pending"] and answers(run) == ["running", "running", "success"]
+    assert run.code == 0 and outcomes(run) == ["pending"] and answers(run) == ["PROCESSING", "PROCESSING", "SUCCESS"]
     assert run.json["result"] == {"status": 201, "headers": [["content-type", "text/plain"]], "body": "made",
                                   "body_encoding": "utf8"}
     assert len(service.posts("/orders")) == 1
@@ -474,7 +474,7 @@ def test_the_timeline(home, service):
     story = re.sub(r"^\[ *\d+\] ", "", run.err, flags=re.M).splitlines()
     assert story[0] == "send      attempt 1 of c-9"
     assert story[1].startswith("attempt   1 unknown: the connection was reset after the whole request was sent")
-    assert story[2:4] == ["ask       the receipt of c-9", "receipt   success"]
+    assert story[2:4] == ["ask       the receipt of c-9", "receipt   SUCCESS"]
     assert story[4].startswith("samekey: SUCCESS: It took effect, once: the service's receipt says so")
 
 

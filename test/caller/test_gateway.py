@@ -50,7 +50,7 @@ def test_our_timeout_while_the_gateway_goes_on(tmp_path, street):
     out, err = process.communicate(timeout=20)
     document = json.loads(out)
     assert process.returncode == 0, (out, err)
-    assert document["reason"] == "receipt" and "running" in answers(document) and document["result"]["body"] == '{"made":1}'
+    assert document["reason"] == "receipt" and "PROCESSING" in answers(document) and document["result"]["body"] == '{"made":1}'
     assert len(service.posts("/orders/1")) == 1
 
 
@@ -67,7 +67,7 @@ def test_a_call_that_never_arrived_is_sent_again_and_in_the_end_fenced(tmp_path,
                               "/.samekey/receipts/{call_id}", "--retries", "1", "--attempt-timeout", "500ms")
     # Nothing ever arrived there, so at the end the callId is fenced at the gateway: FAILED is certain.
     assert run.code == 3 and run.json["final"] and run.json["reason"] == "fenced_at_callee"
-    assert set(answers(run)) == {"not_received"} and outcomes(run) == ["unknown", "unknown"]
+    assert set(answers(run)) == {"NOT_RECEIVED"} and outcomes(run) == ["unknown", "unknown"]
     late = gateway.send(f"POST /orders/1 HTTP/1.1\r\nHost: x\r\nX-Call-Id: {run.json['call_id']}\r\nIdempotency-Key: k-1\r\n"
                         f"Content-Type: application/json\r\nContent-Length: {len(BODY)}\r\n\r\n{BODY}".encode())
     assert late.status == 409 and late.slug == "call-fenced" and not service.posts("/orders/1")
