@@ -29,6 +29,7 @@ struct reading {
     struct buffer scratch, event_scratch;
     struct moment_cache cache;
     struct event_words words;
+    uint32_t joining; /* the number of the line that halves are tried for; 0 while files are read */
     uint64_t last_origin_digest;
     uint16_t last_origin;
 };
@@ -44,7 +45,8 @@ enum status gather_init(struct gather *g, char *const *paths, size_t count, cons
         return STATUS_FULL;
     g->file = calloc(count ? count : 1, sizeof *g->file);
     g->origin = calloc(GATHER_ORIGINS_MAX, sizeof *g->origin);
-    if (!g->file || !g->origin)
+    g->half = calloc(2 * count + 1, sizeof *g->half);
+    if (!g->file || !g->origin || !g->half)
         return STATUS_NO_MEMORY;
     for (size_t i = 0; i < count; i++)
         g->file[i].path = paths[i];
@@ -63,6 +65,9 @@ void gather_fini(struct gather *g)
         free(g->origin[i].file);
         free(g->origin[i].node);
     }
+    for (size_t i = 0; i < g->halves; i++)
+        free(g->half[i].text);
+    free(g->half);
     free(g->file);
     free(g->origin);
     pattern_free(g->pattern);
@@ -141,7 +146,8 @@ static void tell_format(struct reading *r, struct slice line)
         r->file->format = FORMAT_JSON;
     else if (access_line_read(&r->g->map, line, &r->scratch, &starts, &f) == STATUS_OK)
         r->file->format = FORMAT_ACCESS;
-    else if (r->file->lines == 0 && csv_header(&r->csv, &r->g->map, line) == STATUS_OK)
+    else if (r->file->lines == 0 && line.data[line.len - 1] != '}' &&
+             csv_header(&r->csv, &r->g->map, line) == STATUS_OK)
         r->file->format = FORMAT_CSV;
     else if (text_line_read(r->shape, &r->g->map, line, &r->scratch, &f) == STATUS_OK)
         r->file->format = FORMAT_TEXT;
@@ -183,7 +189,7 @@ static void note_unreadable(struct reading *r)
 {
     struct log_file *file = r->file;
     if (file->unreadable < GATHER_NAMED_LINES)
-        file->named[file->unreadable] = (uint32_t)file->physical;
+        file->named[file->unreadable] = r->joining ? r->joining : (uint32_t)file->physical;
     file->unreadable++;
     r->g->unreadable++;
 }
@@ -223,6 +229,22 @@ static enum status keep(struct reading *r, struct event *e)
     return spill_wrote(s, e->group, to->len - before);
 }
 
+/* Puts a damaged first or last line aside, to be tried with the halves of other files. */
+static bool put_aside(struct reading *r, const struct input_line *line)
+{
+    struct gather *g = r->g;
+    bool begins = !line->ended && line->text.data[0] == '{';
+    bool ends = r->file->physical == 1 && line->ended && line->text.data[line->text.len - 1] == '}';
+    if (r->joining || (!begins && !ends) || g->file_count < 2)
+        return false;
+    char *text = copy(line->text);
+    if (!text)
+        return false;
+    g->half[g->halves++] =
+        (struct half_line){r->index, begins, (uint32_t)r->file->physical, text, line->text.len};
+    return true;
+}
+
 static enum status take_line(struct reading *r, const struct input_line *line)
 {
     struct gather *g = r->g;
@@ -230,16 +252,19 @@ static enum status take_line(struct reading *r, const struct input_line *line)
     struct event e;
     struct fields f;
     bool time_ends = file->time_ends;
-    file->physical++;
+    if (!r->joining)
+        file->physical++;
     if (blank(line->text) && !line->cut)
         return STATUS_OK;
     enum reading_of of = line->cut ? READ_DAMAGED : read_fields(r, line->text, &f, &time_ends);
     if (of == READ_NOTHING)
         return STATUS_OK;
-    file->lines++;
-    g->lines++;
     if (of == READ_EVENT && !line->ascii && !utf8_valid(line->text))
         of = READ_DAMAGED;
+    if (of == READ_DAMAGED && !line->cut && put_aside(r, line))
+        return STATUS_OK;
+    file->lines++;
+    g->lines++;
     if (of == READ_DAMAGED) {
         note_unreadable(r);
         if (line->cut)
@@ -265,7 +290,7 @@ static enum status take_line(struct reading *r, const struct input_line *line)
     if (e.flags & EVENT_UNPLACED)
         g->origin[e.origin].unplaced = true;
     e.raw = (uint32_t)event_digest(line->text, 4);
-    e.line = (uint32_t)file->physical;
+    e.line = r->joining ? r->joining : (uint32_t)file->physical;
     e.file = r->index;
     return keep(r, &e);
 }
@@ -309,6 +334,95 @@ static enum status read_file(struct gather *g, size_t index)
     return status;
 }
 
+/* Whether two halves are one line. */
+static bool fits(struct reading *r, const struct half_line *a, const struct half_line *b,
+                 struct buffer *whole)
+{
+    struct fields f;
+    if (!a->begins || b->begins || a->file == b->file)
+        return false;
+    buffer_clear(whole);
+    buffer_append(whole, a->text, a->len);
+    buffer_append(whole, b->text, b->len);
+    return !whole->failed && json_line_read(r->shape, &r->g->map, buffer_view(whole), &f) == STATUS_OK;
+}
+
+static enum status take_half(struct reading *r, const struct half_line *half, struct slice text)
+{
+    struct input_line line = {.text = text, .ended = true};
+    r->index = (uint16_t)half->file;
+    r->file = &r->g->file[half->file];
+    r->joining = half->number;
+    if (r->file->format == FORMAT_UNTOLD)
+        r->file->format = FORMAT_JSON;
+    return take_line(r, &line);
+}
+
+/* The file next in the order of names, upwards or downwards; file_count: none. */
+static size_t neighbour(const struct gather *g, size_t file, bool upwards)
+{
+    size_t best = g->file_count;
+    for (size_t i = 0; i < g->file_count; i++) {
+        int c = strverscmp(g->file[i].path, g->file[file].path);
+        if (i == file || (upwards ? c <= 0 : c >= 0))
+            continue;
+        int d = best == g->file_count ? 0 : strverscmp(g->file[i].path, g->file[best].path);
+        if (best == g->file_count || (upwards ? d < 0 : d > 0))
+            best = i;
+    }
+    return best;
+}
+
+/* The half that half i is joined with in this pass, or `halves`. */
+static size_t partner(struct reading *r, size_t i, int pass, struct buffer *whole)
+{
+    const struct gather *g = r->g;
+    size_t found = g->halves;
+    if (!g->half[i].len || !g->half[i].begins)
+        return found;
+    size_t next = pass < 2 ? neighbour(g, g->half[i].file, pass == 0) : g->file_count;
+    for (size_t k = 0; k < g->halves; k++) {
+        if (!g->half[k].len || (pass < 2 && g->half[k].file != next) ||
+            !fits(r, &g->half[i], &g->half[k], whole))
+            continue;
+        if (found != g->halves)
+            return g->halves;
+        found = k;
+    }
+    for (size_t k = 0; pass == 2 && found != g->halves && k < g->halves; k++)
+        if (k != i && g->half[k].len && fits(r, &g->half[k], &g->half[found], whole))
+            return g->halves;
+    return found;
+}
+
+static enum status join_halves(struct gather *g)
+{
+    struct reading r = {.g = g, .shape = calloc(1, sizeof *r.shape)};
+    struct buffer whole = {0};
+    enum status status = r.shape ? STATUS_OK : STATUS_NO_MEMORY;
+    /* Halves of many lines fit each other. Pieces of one log are named in order, upwards (part1, part2) or downwards
+     * (app.log.1, app.log); what is left is joined only where nothing else fits either half. */
+    for (int pass = 0; pass < 3 && status == STATUS_OK; pass++) {
+        for (size_t i = 0; i < g->halves && status == STATUS_OK; i++) {
+            size_t k = partner(&r, i, pass, &whole);
+            if (k == g->halves)
+                continue;
+            fits(&r, &g->half[i], &g->half[k], &whole);
+            status = take_half(&r, &g->half[i], buffer_view(&whole));
+            g->half[i].len = g->half[k].len = 0;
+        }
+    }
+    for (size_t i = 0; i < g->halves && status == STATUS_OK; i++)
+        if (g->half[i].len)
+            status = take_half(&r, &g->half[i], slice_of(g->half[i].text, g->half[i].len));
+    json_shape_fini(r.shape);
+    free(r.shape);
+    buffer_fini(&whole);
+    buffer_fini(&r.scratch);
+    buffer_fini(&r.event_scratch);
+    return status;
+}
+
 enum status gather_run(struct gather *g)
 {
     for (size_t i = 0; i < g->file_count; i++) {
@@ -323,5 +437,6 @@ enum status gather_run(struct gather *g)
         if (status != STATUS_OK)
             return status;
     }
-    return join_calls(&g->by_call, &g->by_group);
+    enum status status = join_halves(g);
+    return status == STATUS_OK ? join_calls(&g->by_call, &g->by_group) : status;
 }

@@ -3,6 +3,9 @@
  * From files of lines to events sorted by operation. Reads every line once, tells each file's format by its first lines,
  * and keeps the events of one operation together (spill.h), however far apart they stood and in whatever file.
  *
+ * A log cut in pieces anywhere is read as if it were whole: a half line at the end of one file and one at the beginning of
+ * another that are whole together are one line.
+ *
  * What one operation is: events with one business key; those of the same callId that name no business key; where nobody
  * names one, events with one idempotency key or one callId, joined where a callId had several keys.
  */
@@ -42,6 +45,15 @@ struct log_origin {
     bool unplaced; /* its times are local and no zone is known */
 };
 
+/* A line that the end of a file cut, or the beginning of one: two of them may be one line of a file cut in pieces. */
+struct half_line {
+    size_t file;
+    bool begins; /* it is the first part of a line, and the end of its file */
+    uint32_t number;
+    char *text; /* owned */
+    size_t len;
+};
+
 struct gather {
     struct field_map map;
     struct pattern *pattern; /* owned; or NULL */
@@ -51,8 +63,10 @@ struct gather {
     size_t origin_count;
     uint32_t origin_slot[2 * GATHER_ORIGINS_MAX];
     uint64_t lines, unreadable, events;
-    struct spill by_group; /* the result */
-    struct spill by_call;  /* events without a business key, while reading */
+    struct spill by_group;  /* the result */
+    struct spill by_call;   /* events without a business key, while reading */
+    struct half_line *half; /* at most two a file; owned */
+    size_t halves;
     const char *folder;
     uint64_t bytes_read, bytes_all;
     void (*progress)(void *context, double share);

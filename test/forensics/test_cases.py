@@ -106,3 +106,21 @@ def test_which_layer_repeated_it(tmp_path, facts, seed):
     assert not any(keys[name]["lawful"] for name in keys if name not in ("order:o-73", "order:o-77"))
     assert {finding["key"] for finding in document["findings"]} == set(wanted) - {"order:o-73", "order:o-77"}
     assert all(finding["remedy"] and finding["lines"] for finding in document["findings"])
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_cut_at_any_byte(tmp_path, seed):
+    """Pieces that end and begin in the middle of a line: nothing is lost and nothing is unreadable."""
+    chance = random.Random(seed)
+    data = (HERE / "case25" / "log.jsonl").read_bytes()
+    cuts = sorted(chance.sample(range(300, len(data), 400), 1 + seed % 5))
+    files = []
+    for i, (begin, end) in enumerate(zip([0, *cuts], [*cuts, len(data)])):
+        files.append(tmp_path / f"part{i}.jsonl")
+        files[-1].write_bytes(data[begin:end])
+    chance.shuffle(files)
+    document, code = diagnose(*files)
+    assert code == 1
+    check_25(document)
+    lost, code = diagnose(*[file for file in files if file.name != "part0.jsonl"])
+    assert code & 1 == 0 or lost["lines"]["unreadable"] <= 1, "a half whose other half is missing is damaged, once"
