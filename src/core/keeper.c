@@ -46,7 +46,7 @@ static bool held_by_other(const struct arrival *a, const struct rows *rows)
 /* A callId that is not known and older than the store's memory: it may have run, and its receipt is gone. */
 static bool forgotten(const struct arrival *a, const struct rows *rows)
 {
-    return !rows->call.id && a->id_time_ms && a->id_time_ms < rows->covers_since_ms;
+    return !rows->call.id && a->id_time_ms && a->id_time_ms < rows->refuse_before_ms;
 }
 
 static bool same_rules(const struct call_row *a, const struct call_row *b)

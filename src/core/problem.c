@@ -49,6 +49,8 @@ bool problem_about_other(enum problem problem)
 
 int problem_answer_status(enum problem problem, const struct problem_facts *facts)
 {
+    if (facts->status)
+        return facts->status;
     if (facts->waited && (problem == PROBLEM_OUTCOME_UNKNOWN || problem == PROBLEM_CALL_IN_PROGRESS))
         return 504;
     return table[problem].status;

@@ -34,6 +34,7 @@ struct problem_facts {
     int64_t retry_after_s; /* -1: none */
     bool with_receipt;     /* link the receipt of call_id */
     bool waited;           /* the asker waited for this ending */
+    int status;            /* of bytes that were no request: 408, 501, 505; 0: the table says it */
 };
 
 /* The status of this problem with these facts. */

@@ -262,6 +262,20 @@ static void on_drain(struct letter *letter)
     look_empty(&t->drain_timer);
 }
 
+/* The store still has words for this shard: watches that were given up, a lookup nobody waits for. */
+static void await_jobs(struct net_timer *timer)
+{
+    struct shard *shard = &LIST_ENTRY(timer, struct thread, drain_timer)->shard;
+    if (shard->jobs_out) {
+        net_timer_arm(shard->loop, timer, net_loop_now(shard->loop) + 1, await_jobs);
+        return;
+    }
+    receipts_fini(shard);
+    outlets_release(shard->outlets);
+    shard->outlets = NULL;
+    net_loop_stop(shard->loop);
+}
+
 static void on_stop(struct letter *letter)
 {
     struct order *order = LIST_ENTRY(letter, struct order, letter);
@@ -269,11 +283,8 @@ static void on_stop(struct letter *letter)
     for (size_t i = 0; i < shard->server_count; i++)
         net_server_free(shard->servers[i]);
     shard->server_count = 0;
-    receipts_fini(shard);
     runs_abandon(shard);
-    outlets_release(shard->outlets);
-    shard->outlets = NULL;
-    net_loop_stop(shard->loop);
+    await_jobs(&LIST_ENTRY(order, struct thread, stop)->drain_timer);
 }
 
 static void give_order(struct order *order, struct shard *shard, void (*open)(struct letter *))
@@ -584,7 +595,8 @@ static void stop(struct gateway *g)
             uv_close((uv_handle_t *)&g->signals[i], NULL);
         net_server_free(g->admin);
         /* Letters of the store's last answers, and closing handles. */
-        uv_run(net_loop_uv(g->home->shard.loop), UV_RUN_NOWAIT);
+        while (g->home->shard.jobs_out)
+            uv_run(net_loop_uv(g->home->shard.loop), UV_RUN_ONCE);
         uv_run(net_loop_uv(g->home->shard.loop), UV_RUN_NOWAIT);
     }
     upkeep_free(g->upkeep);
@@ -622,6 +634,8 @@ int gateway_main(struct settings *settings, const char *conf_path, const struct 
     }
     if (g->abandoned) {
         /* Calls still run on the other threads: the store is made for an end like this one. */
+        for (size_t i = 0; i < g->count; i++)
+            pthread_detach(g->threads[i].id);
         log_writer_abandon(g->log_writer, LOG_LAST_WAIT_MS);
         _exit(code);
     }

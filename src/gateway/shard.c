@@ -5,6 +5,7 @@
 #include "gateway/pass.h"
 #include "gateway/receipts.h"
 #include "gateway/visit.h"
+#include "net/status_text.h"
 
 #include <stdlib.h>
 
@@ -71,6 +72,7 @@ void outlets_release(struct outlets *o)
 static void job_opened(struct letter *letter)
 {
     struct job *job = LIST_ENTRY(letter, struct job, letter);
+    job->shard->jobs_out--;
     job->then(job);
 }
 
@@ -127,6 +129,7 @@ void shard_send_jobs(void *context)
 
 void job_submit(struct job *job)
 {
+    job->shard->jobs_out++;
     list_push_back(&job->shard->outbox, &job->op.link);
     /* One that may be cancelled must be where worker_cancel() looks for it. */
     if (job->op.kind == STORE_WATCH)
@@ -230,19 +233,15 @@ void guest_refused(void *context, int status, const char *reason, struct buffer 
     struct problem_facts facts = {.detail = slice_text(reason),
                                   .state = STATE_NOT_RECEIVED,
                                   .next = NEXT_FIX_REQUEST,
-                                  .retry_after_s = -1};
+                                  .retry_after_s = -1,
+                                  .status = problem == PROBLEM_REQUEST_INVALID ? status : 0};
     struct buffer body = {0};
     problem_document(&body, problem, &facts);
-    int told = problem == PROBLEM_REQUEST_INVALID ? status : problem_status(problem);
+    int told = problem_answer_status(problem, &facts);
     buffer_format(out,
                   "HTTP/1.1 %d %s\r\nContent-Type: application/problem+json\r\nCall-Outcome: rejected\r\n"
                   "Content-Length: %zu\r\nConnection: close\r\n\r\n",
-                  told,
-                  told == 408   ? "Request Timeout"
-                  : told == 413 ? "Content Too Large"
-                  : told == 431 ? "Request Header Fields Too Large"
-                                : "Bad Request",
-                  body.len);
+                  told, status_text(told), body.len);
     buffer_slice(out, buffer_view(&body));
     buffer_fini(&body);
     if (shard)

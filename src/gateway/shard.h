@@ -53,6 +53,7 @@ struct shard {
     struct metrics_loop *counts;
     struct list jobs; /* finished ones, to be used again */
     size_t jobs_idle;
+    size_t jobs_out; /* on their way to the store and back: a shard ends when they are home */
     struct list outbox;           /* jobs of this turn of the loop, for the store */
     struct lookup_table *lookups; /* receipts being read (receipts.c) */
     size_t visits, runs;          /* alive */

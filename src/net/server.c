@@ -310,20 +310,28 @@ static void connection_on_timer(struct net_timer *timer)
 
 /* ---- reading ---- */
 
-static void split_target(struct request_head *h)
+/* Path and query of the target. The absolute form (RFC 9112 section 3.2.2) is taken where it names the host that Host
+ * names, and is then the origin form it stands for; false: it names another one, or no path before a query. */
+static bool split_target(struct request_head *h)
 {
     struct slice t = h->target;
-    if (t.len && t.data[0] != '/' && t.data[0] != '*') { /* the absolute form (RFC 9112 section 3.2.2) */
+    if (t.len && t.data[0] != '/' && t.data[0] != '*') {
         const char *p = memmem(t.data, t.len, "://", 3);
-        size_t from = p ? (size_t)(p - t.data) + 3 : 0;
-        while (from < t.len && t.data[from] != '/' && t.data[from] != '?')
-            from++;
-        t = slice_of(t.data + from, t.len - from);
+        size_t from = p ? (size_t)(p - t.data) + 3 : 0, at = from;
+        while (at < t.len && t.data[at] != '/' && t.data[at] != '?')
+            at++;
+        if (!p || !slice_equal_nocase(slice_of(t.data + from, at - from), headers_get(&h->headers, "Host", NULL)))
+            return false;
+        t = at < t.len ? slice_of(t.data + at, t.len - at) : slice_text("/");
+        if (t.data[0] != '/')
+            return false;
+        h->target = t;
     }
     const char *mark = t.len ? memchr(t.data, '?', t.len) : NULL;
     size_t path = mark ? (size_t)(mark - t.data) : t.len;
     h->path = path ? slice_of(t.data, path) : slice_text("/");
     h->query = mark ? slice_of(mark + 1, t.len - path - 1) : slice_of(NULL, 0);
+    return true;
 }
 
 /* A whole head is here: the request begins. */
@@ -342,7 +350,10 @@ static void request_start(struct connection *c)
                                                        : m->shim.content_length,
         .keep_alive = m->keep_alive,
     };
-    split_target(&r->head);
+    if (!split_target(&r->head)) {
+        connection_refuse(c, 400, "The target's host is not the one that Host names.");
+        return;
+    }
     if (r->head.minor == 1 && r->head.has_body) {
         bool found;
         struct slice expect = headers_get(&r->head.headers, "Expect", &found);

@@ -274,7 +274,8 @@ static void answer(struct sqlite_store *s, struct store_op *op, enum status stat
     }
     rows_settle(&op->rows, &op->memory);
     op->rows.now_ms = s->now;
-    op->rows.covers_since_ms = op->kind == STORE_CLAIM ? s->refuse_before_ms : s->covers_since_ms;
+    op->rows.covers_since_ms = s->covers_since_ms;
+    op->rows.refuse_before_ms = s->refuse_before_ms;
 }
 
 static void run(struct sqlite_store *s, struct store_op **ops, size_t count);
@@ -414,7 +415,7 @@ static void reader_run(struct store_reader *reader, struct store_op *op)
 {
     struct sqlite_reader *r = (struct sqlite_reader *)reader;
     struct sqlite_store *s = r->store;
-    int64_t covers = 0;
+    int64_t covers = 0, refuse_before = 0;
     /* One read transaction: the call and the holder of its key as they stood at one moment. covers_since is read in
      * it too: "no such row" and "everything since then is known" must not come from two moments. And identities that
      * left the memory meanwhile may be in neither place that this read has seen: then it is done again. */
@@ -430,8 +431,9 @@ static void reader_run(struct store_reader *reader, struct store_op *op)
         if (rc == SQLITE_OK)
             rc = sqlite_read(s, &r->connection, op);
         if (rc == SQLITE_OK)
-            rc = meta_read(&r->connection, op->kind == STORE_CLAIM ? "refuse_before_ms" : "covers_since_ms",
-                           &covers);
+            rc = meta_read(&r->connection, "covers_since_ms", &covers);
+        if (rc == SQLITE_OK && op->kind == STORE_CLAIM)
+            rc = meta_read(&r->connection, "refuse_before_ms", &refuse_before);
         if (rc == SQLITE_OK)
             rc = connection_run(&r->connection, SQL_COMMIT, 0, NULL);
         if (rc == SQLITE_OK && !s->read_only && (!tail_epoch(&s->tail, &after) || after != epoch))
@@ -447,6 +449,7 @@ static void reader_run(struct store_reader *reader, struct store_op *op)
     rows_settle(&op->rows, &op->memory);
     op->rows.now_ms = s->now_ms(s->context);
     op->rows.covers_since_ms = covers;
+    op->rows.refuse_before_ms = refuse_before;
 }
 
 static void reader_free(struct store_reader *reader)

@@ -32,7 +32,7 @@ enum store_kind {
      * claim whose both identities are new also looks for an unresolved call (RECEIVED, PROCESSING, UNKNOWN) with
      * the same tenant, scope and fingerprint; with `block_suspect` it then does not insert. A row whose callId
      * was made by the store's covers_since bound (id_time_ms < covers_since, id_time_ms != 0) is not
-     * inserted either; the caller sees it in rows.covers_since_ms, which for a claim is the bound under which ids are
+     * inserted either; the caller sees it in rows.refuse_before_ms, the bound under which ids are
      * refused (a new file takes ids made up to SQLITE_CREATION_SKEW_MS before it; the other kinds give the bound
      * itself). The row's state, owner, fence (1), lease, attempt_count and first_attempt are taken as given, and
      * window_ms where it is not 0, so that it is the instant the key was made with; created and updated are the

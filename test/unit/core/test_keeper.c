@@ -128,7 +128,7 @@ static const char *keeper_says(const struct scene *s, struct verdict *v)
         .holder_asked = s->holder_asked,
     };
     a.credential.bytes[0] = (uint8_t)s->caller.credential;
-    struct rows rows = {.call = row_of(&s->call, 11), .now_ms = NOW_MS, .covers_since_ms = COVERS_MS};
+    struct rows rows = {.call = row_of(&s->call, 11), .now_ms = NOW_MS, .refuse_before_ms = COVERS_MS};
     rows.holder = s->holder_is_call ? rows.call : row_of(&s->holder, 12);
     if (s->suspect) {
         rows.suspect.id = 13;
