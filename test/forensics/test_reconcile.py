@@ -4,6 +4,8 @@ corrections that go only through the gateway, only where one row proves them."""
 import csv
 import json
 import os
+import pathlib
+import pwd
 import random
 import signal
 import sqlite3
@@ -11,7 +13,7 @@ import subprocess
 import time
 
 import pytest
-from support import SAMEKEY, run
+from support import SAMEKEY, codes, diagnose, run, write_jsonl
 from test_programs import free_port, has_gateway, post, service, started
 
 
@@ -218,3 +220,72 @@ def test_corrections_go_through_the_gateway(tmp_path):
             assert done.returncode == 0 and b"c-1: SUCCESS (reconcile:" in done.stdout, done.stdout
             document = reconcile(*sides, "--plan", tmp_path / "plan.jsonl", expect=1)
             assert found(document) == [("still-open", "order:2")] and (tmp_path / "plan.jsonl").read_text() == ""
+
+
+# ---- PostgreSQL ----
+
+POSTGRES = next((folder for folder in map(str, sorted(pathlib.Path("/usr/lib/postgresql").glob("*/bin"), reverse=True))), None)
+
+
+@pytest.fixture(scope="module")
+def postgres(tmp_path_factory):
+    """A server of our own for these tests, by the user postgres when root runs them; its URL."""
+    if not POSTGRES:
+        pytest.skip("PostgreSQL is not installed")
+    folder = tmp_path_factory.mktemp("pg")
+    port = free_port()
+    who = {}
+    if os.geteuid() == 0:
+        account = pwd.getpwnam("postgres")
+        for path in (folder, folder.parent, folder.parent.parent):
+            os.chmod(path, 0o755)
+        os.chown(folder, account.pw_uid, account.pw_gid)
+        who = {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": []}
+    data = folder / "data"
+    subprocess.run([f"{POSTGRES}/initdb", "-D", data, "-A", "trust", "-U", "shop", "--locale", "C.UTF-8", "-N"], check=True,
+                   capture_output=True, cwd=folder, **who)
+    with started(f"{POSTGRES}/postgres", "-D", data, "-p", port, "-h", "127.0.0.1", "-k", folder, "-c", "fsync=off", port=port,
+                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=folder, **who) as server:
+        url = f"postgres://shop@127.0.0.1:{port}/postgres"
+        end = time.monotonic() + 20
+        while subprocess.run(["psql", url, "-c", "SELECT 1"], capture_output=True).returncode:
+            assert time.monotonic() < end, "the server does not answer"
+            time.sleep(.05)
+        yield url
+        server.send_signal(signal.SIGINT)
+
+
+def sql(url, text):
+    subprocess.run(["psql", "-q", "-v", "ON_ERROR_STOP=1", url], input=text.encode(), check=True, capture_output=True)
+
+
+def test_rows_from_postgresql(tmp_path, postgres):
+    receipts, _, _ = as_csv(tmp_path, random.Random(1))
+    values = ", ".join(f"('{key}', {amount}, {'true' if undone else 'false'})" for key, amount, undone in ROWS)
+    sql(postgres, f"CREATE TABLE orders(no text, total numeric, undone boolean); INSERT INTO orders VALUES {values}")
+    query = "SELECT no AS key, total AS amount, undone AS reversed FROM orders"
+    document = reconcile("--receipts", receipts, "--rows", postgres, "--rows-sql", query, expect=1)
+    assert found(document) == TWO_SIDES
+    for wrong in ("SELECT nope FROM orders", "SELECT no FROM orders", "DELETE FROM orders RETURNING no AS key"):
+        done = run("reconcile", "--receipts", receipts, "--rows", postgres, "--rows-sql", wrong)
+        assert done.returncode == 69 and b"rows (postgres" in done.stderr
+    assert found(reconcile("--receipts", receipts, "--rows", postgres, "--rows-sql", query)) == TWO_SIDES, "nothing was deleted"
+
+
+@pytest.mark.parametrize("name,schema,good", [
+    ("pg_unique", "CREATE TABLE {t}(key text UNIQUE, day text)", True),
+    ("pg_primary", "CREATE TABLE {t}(key text PRIMARY KEY, day text)", True),
+    ("pg_including", "CREATE TABLE {t}(key text, day text); CREATE UNIQUE INDEX ON {t}(key) INCLUDE (day)", True),
+    ("pg_none", "CREATE TABLE {t}(key text, day text)", False),
+    ("pg_plain", "CREATE TABLE {t}(key text, day text); CREATE INDEX ON {t}(key)", False),
+    ("pg_wider", "CREATE TABLE {t}(key text, day text, UNIQUE(key, day))", False),
+    ("pg_partial", "CREATE TABLE {t}(key text, day text); CREATE UNIQUE INDEX ON {t}(key) WHERE day = 'x'", False),
+    ("pg_lower", "CREATE TABLE {t}(key text, day text); CREATE UNIQUE INDEX ON {t}(lower(key))", False),
+])
+def test_is_the_unique_index_there_in_postgresql(tmp_path, postgres, name, schema, good):
+    sql(postgres, schema.format(t=name) + f"; INSERT INTO {name} VALUES('a', 'y'), ('b', 'y')"
+        + ("" if good or name == "pg_lower" else f"; INSERT INTO {name} VALUES('a', 'z')"))
+    log = write_jsonl(tmp_path / "a.jsonl", [dict(t=0, event="request", callId="c-1", bizKey="k-1")])
+    document, _ = diagnose("--db", postgres, "--table", name, "--column", "key", log)
+    expected = [] if good else ["no-unique-index"] if name == "pg_lower" else ["duplicates-in-table", "no-unique-index"]
+    assert codes(document) == expected
