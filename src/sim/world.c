@@ -143,7 +143,8 @@ static const char *keep_name(struct world *w, const char *name)
         w->failed = true;
         return "";
     }
-    return strcpy(kept, name);
+    memcpy(kept, name, strlen(name) + 1);
+    return kept;
 }
 
 uint32_t world_operation(struct world *w, bool has_key)

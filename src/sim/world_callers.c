@@ -30,11 +30,12 @@ static void request(struct world *w, uint32_t call, enum request_kind kind)
     if (!at)
         return;
     *at = r;
-    SAY(w, "caller", "%u: %s %s", w->calls.list[call].caller,
+    const struct operation *o = &w->operations.list[w->calls.list[call].operation];
+    SAY(w, "caller", "%u: %s %s, key %s", w->calls.list[call].caller,
         kind == REQUEST_CALL    ? "calls"
         : kind == REQUEST_FENCE ? "gives up"
                                 : "asks for",
-        w->calls.list[call].id);
+        w->calls.list[call].id, o->has_key ? o->key : "none");
     if (world_has(w, WORLD_LOSS) && world_chance(g, w->rules.loss))
         return;
     world_later(w, world_quick(w), EVENT_REQUEST, 0, number);

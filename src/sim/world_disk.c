@@ -473,7 +473,7 @@ static int do_full(sqlite3_vfs *vfs, const char *name, int len, char *out)
     (void)vfs;
     if (strlen(name) >= (size_t)len)
         return SQLITE_CANTOPEN;
-    strcpy(out, name);
+    memcpy(out, name, strlen(name) + 1);
     return SQLITE_OK;
 }
 

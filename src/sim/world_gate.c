@@ -50,6 +50,7 @@ enum {
 
 struct job {
     struct list link;
+    struct job *next_idle;
     struct store_op op;
     struct gate *gate;
     void *owner;
@@ -73,6 +74,7 @@ struct visit {
     struct job *watch;
     bool joined_operation;
     struct run *run;
+    struct visit *next_dead;
 };
 
 struct reply {
@@ -119,9 +121,10 @@ struct gate {
     unsigned incarnation;
     char owner[24];
     bool writing, reading; /* an event for it is on the agenda */
-    struct list queue, reads, answered, watches, idle_jobs;
+    struct list queue, reads, answered, watches;
+    struct job *idle;
     struct list asking; /* endings that wait for a receipt's word */
-    struct visit *visits[VISITS_MAX];
+    struct visit *visits[VISITS_MAX], *dead;
     struct run *runs[RUNS_MAX];
     uint64_t serial;
     struct cache_entry cache[CACHE_ENTRIES];
@@ -160,9 +163,9 @@ static struct job *job_new(struct gate *g, enum store_kind kind, void *owner, ui
                            void (*then)(struct job *))
 {
     struct job *job;
-    if (!list_empty(&g->idle_jobs)) {
-        job = LIST_ENTRY(g->idle_jobs.next, struct job, link);
-        list_remove(&job->link);
+    if (g->idle) {
+        job = g->idle;
+        g->idle = job->next_idle;
         struct buffer memory = job->op.memory;
         memset(&job->op, 0, sizeof job->op);
         job->op.memory = memory;
@@ -188,7 +191,8 @@ static void job_free(struct job *job)
     if (!job)
         return;
     list_remove(&job->link);
-    list_push_back(&job->gate->idle_jobs, &job->link);
+    job->next_idle = job->gate->idle;
+    job->gate->idle = job;
 }
 
 static bool job_reads(const struct job *job)
@@ -431,7 +435,18 @@ static void visit_drop(struct visit *v)
     if (--v->holds)
         return;
     v->gate->visits[v->slot] = NULL;
-    free(v);
+    v->next_dead = v->gate->dead;
+    v->gate->dead = v;
+}
+
+/* Visits that nothing refers to any more go when nobody is at work with one. */
+static void sweep(struct gate *g)
+{
+    while (g->dead) {
+        struct visit *v = g->dead;
+        g->dead = v->next_dead;
+        free(v);
+    }
 }
 
 static bool take_request(struct visit *v)
@@ -852,7 +867,6 @@ static void visit_begin(struct gate *g, const struct caller_request *request)
                                   .id_time_ms = c->made ? 0 : c->id_time_ms,
                                   .block_suspects = w->rules.block_suspects};
     g->visits[slot] = v;
-    judge_asked(w, request->call);
     if (request->hangs_up_ms)
         world_later(w, request->hangs_up_ms, EVENT_HANGUP, slot, v->serial);
     struct cache_entry *cached = c->made ? NULL : cache_find(g, &c->digest);
@@ -1643,7 +1657,7 @@ static void query_over(struct gate *g, uint32_t number, bool answered)
     receipt_read(&reading, answered ? q->status : 0, buffer_view(&body), slice_text(id), q->first_attempt_ms,
                  slice_of("", 0));
     buffer_fini(&body);
-    judge_receipt(w, q->call, reading.answer, q->fence, q->asked_ms);
+    judge_receipt(w, q->call, reading.answer, q->kind, q->fence, q->asked_ms);
     switch (q->kind) {
     case QUERY_RUN:
         run_answered(q->owner, &reading);
@@ -1792,6 +1806,7 @@ void gate_request(struct gate *g, const struct caller_request *request)
 {
     if (!gate_up(g))
         return; /* connection refused */
+    judge_asked(g->world, request->call);
     if (request->kind == REQUEST_CALL)
         visit_begin(g, request);
     else if (request->kind == REQUEST_READ)
@@ -1925,7 +1940,6 @@ enum status gate_new(struct world *w)
     list_init(&g->reads);
     list_init(&g->answered);
     list_init(&g->watches);
-    list_init(&g->idle_jobs);
     list_init(&g->asking);
     w->gate = g;
     return STATUS_OK;
@@ -2012,6 +2026,7 @@ static void forget_all(struct gate *g)
         buffer_fini(&g->cache[i].memory);
         g->cache[i].used = false;
     }
+    sweep(g);
     g->leftover_count = 0;
     g->writing = g->reading = g->expiring = g->purging = false;
     g->incarnation++;
@@ -2062,9 +2077,10 @@ void gate_free(struct gate *g)
 {
     if (gate_up(g))
         go_down(g, DISK_LOSES_NOTHING);
-    while (!list_empty(&g->idle_jobs)) {
-        struct job *job = LIST_ENTRY(g->idle_jobs.next, struct job, link);
-        list_remove(&job->link);
+    sweep(g);
+    while (g->idle) {
+        struct job *job = g->idle;
+        g->idle = job->next_idle;
         buffer_fini(&job->op.memory);
         buffer_fini(&job->text);
         free(job);
@@ -2074,6 +2090,7 @@ void gate_free(struct gate *g)
 
 void gate_event(struct gate *g, enum world_event kind, uint32_t who, uint64_t value)
 {
+    sweep(g);
     struct run *run = who < RUNS_MAX ? g->runs[who] : NULL;
     struct visit *v = visit_at(g, who, value);
     bool ours = gate_up(g) && value == event_value(g);

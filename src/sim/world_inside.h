@@ -90,6 +90,7 @@ struct operation {
     /* For the judge. */
     unsigned effects;
     uint32_t effect_body;
+    bool renewed;          /* it ran again after it was forgotten: what is told of before is still true */
     int64_t low_wall_ms;   /* the lowest wall clock since its effect */
     int64_t safe_since_ms; /* when safe_new_key was last said to be true; -1: never */
 };
@@ -264,7 +265,7 @@ void callers_finish(struct world *w);
 /* world_callee.c */
 unsigned callee_fate(struct world *w, const struct message *m);
 void callee_request(struct world *w, uint32_t message);
-void callee_commit(struct world *w, uint32_t work);
+void callee_commit(struct world *w, uint32_t number);
 void callee_answer_now(struct world *w, uint32_t work);
 void callee_query(struct world *w, uint32_t query);
 /* The receipt as the callee has it now; forgotten ones are none. */
@@ -305,7 +306,8 @@ void judge_sent(struct world *w, const struct message *m);
 /* An attempt ended for the gateway as `outcome`, or with its process (OUTCOME_UNKNOWN). */
 void judge_attempt(struct world *w, struct message *m, enum outcome outcome);
 /* A receipt query's answer reached the gateway. */
-void judge_receipt(struct world *w, uint32_t call, enum receipt_answer answer, bool fence, int64_t asked_ms);
+void judge_receipt(struct world *w, uint32_t call, enum receipt_answer answer, enum query_owner who,
+                   bool fence, int64_t asked_ms);
 /* The call took effect, by a request that was sent at `sent_ms`. */
 void judge_effect(struct world *w, const struct message *m);
 /* A caller is answered that asked at `asked_ms`; body: of a SUCCESS, or empty. */

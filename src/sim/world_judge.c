@@ -49,7 +49,8 @@ static bool may_be_forgotten(const struct world *w, int64_t low_wall_ms)
 static bool call_may_be_forgotten(const struct world *w, const struct world_call *c)
 {
     const struct operation *o = &w->operations.list[c->operation];
-    return may_be_forgotten(w, c->low_wall_ms) || (o->has_key && may_be_forgotten(w, o->low_wall_ms));
+    return may_be_forgotten(w, c->low_wall_ms) ||
+           (o->has_key && (o->renewed || may_be_forgotten(w, o->low_wall_ms)));
 }
 
 static void lower(int64_t *low, int64_t now)
@@ -145,13 +146,16 @@ void judge_attempt(struct world *w, struct message *m, enum outcome outcome)
         c->doubt_since_ms = w->now_ms;
 }
 
-void judge_receipt(struct world *w, uint32_t call, enum receipt_answer answer, bool fence, int64_t asked_ms)
+void judge_receipt(struct world *w, uint32_t call, enum receipt_answer answer, enum query_owner who,
+                   bool fence, int64_t asked_ms)
 {
     struct world_call *c = &w->calls.list[call];
     SAY(w, "gateway", "%s %s: %s", fence ? "fence at the callee of" : "receipt of", c->id,
         receipt_answer_text(answer));
-    if (asked_ms < c->doubt_since_ms)
-        return; /* from before the attempt in doubt had ended: it says nothing about that */
+    /* An answer from before the attempt in doubt had ended says nothing about that, and one that somebody else asked
+     * for is not known to whoever sends. */
+    if (asked_ms < c->doubt_since_ms || who != QUERY_RUN)
+        return;
     if (answer == RECEIPT_ANSWER_NOT_RECEIVED || answer == RECEIPT_ANSWER_FAILED_OPEN)
         c->doubt = false;
     else if (answer == RECEIPT_ANSWER_RUNNING)
@@ -175,6 +179,7 @@ void judge_effect(struct world *w, const struct message *m)
         o->effects++;
     if (*effects > 1 && may_be_forgotten(w, *low) && !(never_again(w, c) && c->effects > 1)) {
         *effects = 1;
+        o->renewed = true;
         *low = INT64_MAX;
         c->effects = 1;
     }
@@ -209,7 +214,7 @@ static void judge_ending(struct world *w, struct world_call *c, enum ended_as en
     struct operation *o = &w->operations.list[c->operation];
     if (ending == ENDED_SUCCESS && !took_effect(w, c))
         judge_break(w, "%s is told as SUCCESS and nothing took effect", c->id);
-    else if (ending == ENDED_SUCCESS && o->has_key && o->effect_body != c->body &&
+    else if (ending == ENDED_SUCCESS && o->has_key && o->effect_body != c->body && !o->renewed &&
              !may_be_forgotten(w, o->low_wall_ms))
         judge_break(w, "%s is told as SUCCESS, but what took effect on %s is another request", c->id, o->key);
     else if (ending == ENDED_FAILED && c->effects && !call_may_be_forgotten(w, c))
