@@ -73,7 +73,8 @@ void world_defaults(struct world_parameters *p);
 enum status world_run(const struct world_parameters *p, struct buffer *transcript,
                       struct world_result *result);
 
-/* Looks for less that still breaks: fewer faults, fewer callers, fewer steps. `p` must break; it is made smaller in
+/* Looks for less that still breaks, and be it in another way (one fault of ours shows in many): fewer faults, fewer
+ * callers, fewer steps. `p` must break; it is made smaller in
  * place, with `result` of its last run. Returns the runs it took. */
 unsigned world_minimise(struct world_parameters *p, struct world_result *result);
 
