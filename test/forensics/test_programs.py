@@ -145,6 +145,93 @@ def test_python_logging_and_refusals(tmp_path):
     assert document["files"][0]["format"] == "text with name=value"
 
 
+RABBITMQ = "/usr/lib/rabbitmq/bin/rabbitmq-server"
+
+
+@contextlib.contextmanager
+def broker(folder):
+    """A RabbitMQ of this test's own; gives its port. Its port mapper is ended with it."""
+    port, mapper, distribution = free_port(), free_port(), free_port()
+    (folder / "rabbitmq.conf").write_text(f"listeners.tcp.1 = 127.0.0.1:{port}\nlog.file = false\n")
+    environment = {**os.environ, "HOME": str(folder), "RABBITMQ_NODENAME": "samekey@localhost", "ERL_EPMD_PORT": str(mapper),
+                   "ERL_EPMD_ADDRESS": "127.0.0.1", "RABBITMQ_DIST_PORT": str(distribution), "RABBITMQ_MNESIA_BASE": str(folder / "db"),
+                   "RABBITMQ_LOG_BASE": str(folder / "log"), "RABBITMQ_CONFIG_FILE": str(folder / "rabbitmq.conf"),
+                   "RABBITMQ_ENABLED_PLUGINS_FILE": str(folder / "plugins"), "RABBITMQ_PID_FILE": str(folder / "pid"),
+                   "RABBITMQ_GENERATED_CONFIG_DIR": str(folder / "generated"), "RABBITMQ_FEATURE_FLAGS_FILE": str(folder / "flags")}
+    (folder / "plugins").write_text("[].\n")
+    process = subprocess.Popen([RABBITMQ], env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                               stderr=subprocess.DEVNULL)
+    try:
+        end = time.monotonic() + 60
+        while time.monotonic() < end and process.poll() is None:
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+                break
+            time.sleep(.1)
+        yield port
+    finally:
+        process.terminate()
+        try:
+            process.wait(30)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        subprocess.run(["epmd", "-port", str(mapper), "-kill"], capture_output=True)
+
+
+@pytest.mark.skipif(not os.access(RABBITMQ, os.X_OK), reason="RabbitMQ is not installed")
+def test_rabbitmq_redelivers(tmp_path):
+    """Consumers that die before the acknowledgement: the broker delivers again and says so. One kind of consumer runs
+    what it has run before; the other knows the callId. Both are honest redeliveries; only one of them is a double run."""
+    pika = pytest.importorskip("pika")
+    import logging
+    log = logging.getLogger("consumer")
+    handler = logging.FileHandler(tmp_path / "consumer.log")
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
+    handler.formatter.converter = time.gmtime
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    known, runs = set(), 0
+
+    def consume(channel, careful, acknowledge):
+        nonlocal runs
+        end = time.monotonic() + 10
+        method = None
+        while method is None and time.monotonic() < end:
+            method, properties, _ = channel.basic_get("orders")
+        key = properties.headers["x-idempotency-key"]
+        ids = f"message_id={properties.message_id} key={key}"
+        log.info("delivery %s redelivered=%s queue=orders", ids, str(method.redelivered).lower())
+        if not (careful and properties.message_id in known):
+            runs += 1
+            known.add(properties.message_id)
+            log.info("effect.committed %s exec_id=run-%d", ids, runs)
+        if acknowledge:
+            channel.basic_ack(method.delivery_tag)
+            log.info("ack %s", ids)
+
+    with broker(tmp_path) as port:
+        def connect():
+            connection = pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", port, connection_attempts=20, retry_delay=.5))
+            return connection, connection.channel()
+        for n, careful in ((1, False), (2, True)):
+            connection, channel = connect()
+            channel.queue_declare("orders", durable=True)
+            channel.basic_publish("", "orders", b"{}", pika.BasicProperties(message_id=f"m-{n}", headers={"x-idempotency-key": f"order:{n}"}))
+            consume(channel, careful, acknowledge=False)
+            connection.close()  # unacknowledged: the broker takes it back
+            connection, channel = connect()
+            consume(channel, careful, acknowledge=True)
+            connection.close()
+    log.removeHandler(handler)
+    handler.close()
+    assert runs == 3
+    document, _ = diagnose("--tz", "consumer.log=UTC", tmp_path / "consumer.log", expect=1)
+    assert labels(document) == {"order:1": (2, "declared-retry"), "order:2": (2, "declared-retry")}
+    assert [(r["key"], r["exec_ids"]) for r in document["double_runs"]] == [("order:1", ["run-1", "run-2"])]
+    assert "broker" in document["double_runs"][0]["cause"]
+    assert sorted((f["code"], f["key"]) for f in document["findings"]) == [("ran-twice", "order:1"), ("redelivered", "order:1")]
+
+
 GATEWAY_CONF = """
 listen = {{"127.0.0.1:{port}"}}
 admin  = "127.0.0.1:{admin}"
@@ -181,3 +268,6 @@ def test_our_gateway_does_not_run_it_twice(tmp_path):
     assert verdicts == {"c-1": "SUCCESS", "c-2": "SUCCESS"}
     assert labels(document) == {"order:1": (1, "single"), "order:2": (1, "single")}
     assert document["replays"] == 1
+    alone, code = diagnose(tmp_path / "gateway.log")  # what it says before its log begins is no JSON, and is told so
+    assert code & 1 == 0
+    assert {call["call_id"]: call["verdict"] for call in alone["calls"]} == verdicts, "its log tells it without the service's"
