@@ -153,6 +153,101 @@ enum status json_value_text(const struct json_value *v, struct buffer *out)
     return out->failed ? STATUS_NO_MEMORY : STATUS_OK;
 }
 
+/* The digits of a number without its sign, point and outer zeros: 12.50 is 125 with exponent -1. */
+struct decimal {
+    bool negative;
+    struct slice whole, part; /* as written, before and behind the point */
+    size_t skip, len;         /* of the significant digits among both */
+    int64_t exponent;         /* of ten, of the last significant digit */
+};
+
+static char digit_at(const struct decimal *d, size_t i)
+{
+    return i < d->whole.len ? d->whole.data[i] : d->part.data[i - d->whole.len];
+}
+
+static enum status read_decimal(struct slice raw, struct decimal *d)
+{
+    size_t i = 0;
+    *d = (struct decimal){0};
+    d->negative = raw.len && raw.data[0] == '-';
+    i += d->negative;
+    size_t from = i;
+    while (i < raw.len && raw.data[i] >= '0' && raw.data[i] <= '9')
+        i++;
+    d->whole = slice_of(raw.data + from, i - from);
+    if (i < raw.len && raw.data[i] == '.') {
+        from = ++i;
+        while (i < raw.len && raw.data[i] >= '0' && raw.data[i] <= '9')
+            i++;
+        d->part = slice_of(raw.data + from, i - from);
+    }
+    int64_t exponent = 0;
+    if (i < raw.len) { /* e or E: the reader saw to it */
+        bool down = raw.data[++i] == '-';
+        i += down || raw.data[i] == '+';
+        while (i < raw.len && raw.data[i] == '0')
+            i++;
+        if (raw.len - i > 15)
+            return STATUS_INVALID;
+        for (; i < raw.len; i++)
+            exponent = exponent * 10 + (raw.data[i] - '0');
+        exponent = down ? -exponent : exponent;
+    }
+    size_t all = d->whole.len + d->part.len, end = all;
+    while (d->skip < all && digit_at(d, d->skip) == '0')
+        d->skip++;
+    while (end > d->skip && digit_at(d, end - 1) == '0')
+        end--;
+    d->len = end - d->skip;
+    d->exponent = exponent - (int64_t)d->part.len + (int64_t)(all - end);
+    return STATUS_OK;
+}
+
+static void append_digits(const struct decimal *d, size_t from, size_t to, struct buffer *out)
+{
+    for (size_t i = from; i < to; i++)
+        buffer_byte(out, digit_at(d, d->skip + i));
+}
+
+static enum status number_normal(struct slice raw, struct buffer *out)
+{
+    struct decimal d;
+    if (read_decimal(raw, &d) != STATUS_OK)
+        return STATUS_INVALID;
+    if (d.len == 0) {
+        buffer_byte(out, '0');
+        return out->failed ? STATUS_NO_MEMORY : STATUS_OK;
+    }
+    if (d.negative)
+        buffer_byte(out, '-');
+    int64_t before = (int64_t)d.len + d.exponent; /* digits before the point */
+    if (before > JSON_PLAIN_DIGITS || d.exponent < -JSON_PLAIN_DIGITS || d.len > JSON_PLAIN_DIGITS) {
+        append_digits(&d, 0, d.len, out);
+        buffer_byte(out, 'e');
+        buffer_number(out, d.exponent);
+    } else if (d.exponent >= 0) {
+        append_digits(&d, 0, d.len, out);
+        for (int64_t i = 0; i < d.exponent; i++)
+            buffer_byte(out, '0');
+    } else if (before > 0) {
+        append_digits(&d, 0, (size_t)before, out);
+        buffer_byte(out, '.');
+        append_digits(&d, (size_t)before, d.len, out);
+    } else {
+        buffer_text(out, "0.");
+        for (int64_t i = before; i < 0; i++)
+            buffer_byte(out, '0');
+        append_digits(&d, 0, d.len, out);
+    }
+    return out->failed ? STATUS_NO_MEMORY : STATUS_OK;
+}
+
+enum status json_value_normal(const struct json_value *v, struct buffer *out)
+{
+    return v->kind == JSON_NUMBER ? number_normal(v->raw, out) : json_value_text(v, out);
+}
+
 enum status json_path_strip(struct slice text, struct slice *path)
 {
     if (text.len < 6 || memcmp(text.data, "json.", 5) != 0)

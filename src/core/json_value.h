@@ -28,6 +28,12 @@ enum status json_find(struct slice text, struct slice path, struct json_value *o
  * STATUS_NOT_FOUND, with nothing added: null, a list or an object. STATUS_NO_MEMORY: the buffer failed. */
 enum status json_value_text(const struct json_value *v, struct buffer *out);
 
+/* The same with a number in its normal form, so that one number is one text however it was written: 100, 1e2 and 100.0
+ * are `100`; 0.10 is `0.1`; -0 is `0`. A number of more than JSON_PLAIN_DIGITS places is `DIGITSeEXPONENT`, never expanded.
+ * STATUS_INVALID, with nothing added: an exponent of more than 15 digits. */
+#define JSON_PLAIN_DIGITS 40
+enum status json_value_normal(const struct json_value *v, struct buffer *out);
+
 /* Takes `json.` off the front. STATUS_INVALID: it is not there, or nothing follows it. */
 enum status json_path_strip(struct slice text, struct slice *path);
 

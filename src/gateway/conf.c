@@ -419,6 +419,60 @@ static bool blank_comments(char *text, int *line, bool *in_quote)
     return true;
 }
 
+/* From the `$` of `${NAME}` or `${NAME:-TEXT}`: tells where the name is not in the environment. Returns what was told. */
+static size_t check_variable(struct loader *l, const char *at, char quote, int line)
+{
+    const char *name = at + 2, *end = name;
+    struct buffer message = {0};
+    while (*end && *end != '}' && *end != '\n' && (!quote || *end != quote))
+        end++;
+    const char *colon = memchr(name, ':', (size_t)(end - name));
+    bool has_text = colon && colon[1] == '-';
+    int len = (int)((has_text ? colon : end) - name);
+    struct buffer text = {0};
+    buffer_append(&text, name, (size_t)len);
+    if (*end != '}')
+        buffer_text(&message,
+                    "`${` begins the name of an environment variable and is never closed; write ${NAME}, or "
+                    "\\$ for the sign itself");
+    else if (!has_text && !getenv(buffer_cstring(&text)))
+        buffer_format(&message,
+                      "${%.*s}: there is no %.*s in the environment; set it (it may be empty), or write "
+                      "${%.*s:-TEXT} for what stands in its place",
+                      len, name, len, name, len, name);
+    size_t count = message.len > 0;
+    if (message.failed || text.failed)
+        l->no_memory = true;
+    else if (count)
+        told(l, SETTINGS_ERROR, "environment-missing", NULL, NULL, line, buffer_cstring(&message));
+    buffer_fini(&message);
+    buffer_fini(&text);
+    return count;
+}
+
+/* libconfuse takes a name that is not in the environment for the empty text, and a token that is not there would be
+ * none. The text has no comments any more, and its quotes are closed. Returns how many errors were told. */
+static size_t check_environment(struct loader *l, const char *text)
+{
+    size_t count = 0;
+    int line = 1;
+    char quote = 0;
+    for (const char *p = text; *p; p++) {
+        line += *p == '\n';
+        if (quote && *p == '\\' && p[1]) {
+            p++;
+            line += *p == '\n';
+        } else if (*p == quote) {
+            quote = 0;
+        } else if (!quote && (*p == '"' || *p == '\'')) {
+            quote = *p;
+        } else if (quote != '\'' && *p == '$' && p[1] == '{') {
+            count += check_variable(l, p, quote, line);
+        }
+    }
+    return count;
+}
+
 /* Parses the text once into fresh settings. */
 static void parse_once(struct loader *l, const char *text)
 {
@@ -671,7 +725,9 @@ static enum status load(struct loader *l, const struct conf_flags *flags)
             status = STATUS_INVALID;
             goto done;
         }
+        size_t missing = check_environment(l, buffer_cstring(&text));
         parse(l, buffer_cstring(&text));
+        l->errors += missing;
     } else if (settings_new(&l->settings) != STATUS_OK) {
         l->no_memory = true;
     }

@@ -511,6 +511,11 @@ static void say_listening(struct gateway *g)
     if (g->admin)
         log_event(home->log, LOG_LEVEL_INFO, clock_wall_ms(), slice_of("", 0), "admin_listening",
                   LOG_STRING("address", s->admin), LOG_NUMBER("port", net_server_port(g->admin)));
+    struct store_stats stats;
+    store_stats(g->store, &stats);
+    if (stats.rows == 0)
+        say(g, LOG_LEVEL_WARNING, "store_empty",
+            "no receipt is in it: new, or not the file it should be? Every call is a first one here");
     log_event(home->log, LOG_LEVEL_INFO, clock_wall_ms(), slice_of("", 0), "ready",
               LOG_STRING("version", SAMEKEY_VERSION), LOG_STRING("store", s->store),
               LOG_STRING("owner", g->owner));

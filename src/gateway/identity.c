@@ -56,7 +56,7 @@ static bool look_up(void *context, enum template_source source, struct slice nam
     switch (source) {
     case TEMPLATE_JSON: {
         struct json_value value;
-        return json_find(in->body, name, &value) == STATUS_OK && json_value_text(&value, out) == STATUS_OK;
+        return json_find(in->body, name, &value) == STATUS_OK && json_value_normal(&value, out) == STATUS_OK;
     }
     case TEMPLATE_HEADER:
         return header_once(&in->head->headers, name, out);
@@ -245,7 +245,8 @@ enum problem identity_read_head(struct identity *id, const struct identity_input
 
 /* The route reads the callId from the body. A caller that also sends the header must mean the same call by both; one that
  * sends only the header has named it there. */
-static enum problem read_body_call_id(struct identity *id, const struct identity_inputs *in, int64_t window_ms)
+static enum problem read_body_call_id(struct identity *id, const struct identity_inputs *in,
+                                      int64_t window_ms)
 {
     struct slice text;
     enum status status = render(&in->lane->call_id, id, in, window_ms, &text);

@@ -397,8 +397,9 @@ static void pending_stored(struct job *job)
 static void do_wait(struct run *run)
 {
     net_timer_arm(run->shard->loop, &run->timer, run->effect.until_ms, on_wait_over);
-    bool accepted =
-        run->effect.pending && run->reply.head && run->reply.status >= 200 && run->reply.status <= 299;
+    /* A 202 is the service's own word for it. With another status it is passed on where nobody can be asked. */
+    bool plain = run->reply.status >= 200 && run->reply.status <= 299;
+    bool accepted = run->effect.pending && run->reply.head && (plain || !run->machine.policy.has_receipts);
     if (!accepted || run->pending_stored)
         return;
     run->pending_stored = true;

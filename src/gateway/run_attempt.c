@@ -107,7 +107,8 @@ static void on_reply_head(void *context, struct exchange *exchange, const struct
         if (slice_is_nocase(h->name, "Call-Outcome")) {
             enum outcome said = outcome_parse_header(h->value);
             /* Two words that differ are a contradiction, which proves nothing. */
-            r->callee_outcome = r->callee_outcome != OUTCOME_NONE && r->callee_outcome != said ? OUTCOME_UNKNOWN : said;
+            r->callee_outcome =
+                r->callee_outcome != OUTCOME_NONE && r->callee_outcome != said ? OUTCOME_UNKNOWN : said;
         }
         if (slice_is_nocase(h->name, "X-Call-Id") && !slice_equal(h->value, run->row.call_id))
             r->other_call_id = true;
@@ -206,7 +207,7 @@ static int success_when(const struct run *run)
     struct buffer text = {0};
     int holds = 0;
     if (json_find(buffer_view(&run->reply.body), rule->path, &value) == STATUS_OK &&
-        json_value_text(&value, &text) == STATUS_OK)
+        json_value_normal(&value, &text) == STATUS_OK)
         holds = slice_equal(buffer_view(&text), rule->value);
     buffer_fini(&text);
     return holds;

@@ -89,6 +89,40 @@ static void on_end_again(struct net_timer *timer)
     run_end(LIST_ENTRY(timer, struct run, timer));
 }
 
+static void difference_kept(struct job *job)
+{
+    job_free(job);
+}
+
+/* Somebody settled the call meanwhile, and our own attempt proves the opposite: neither is to be believed by a caller, and
+ * the difference is a task for the rounds and a person. */
+static void contradict(struct run *run, const struct rows *rows)
+{
+    const struct call_row *stands = &rows->call;
+    enum call_state proved = run->effect.state;
+    bool opposite =
+        stands->id && ((proved == STATE_SUCCESS && stands->state == STATE_FAILED) ||
+                       (proved == STATE_FAILED && run->effect.final && stands->state == STATE_SUCCESS));
+    if (!opposite)
+        return;
+    log_event(run->shard->log, LOG_LEVEL_ERROR, clock_wall_ms(), run->id.call_id, "ending_contradicted",
+              LOG_STRING("on_record", state_text(stands->state)), LOG_STRING("proved", state_text(proved)),
+              LOG_STRING("reason", reason_text(stands->reason)), LOG_STRING("route", run->lane->s->name));
+    struct job *job = job_new(run->shard, STORE_TASK, NULL, difference_kept);
+    if (job) {
+        job->op.id = stands->id;
+        job->op.task_due_ms = run_store_now(run);
+        job_submit(job);
+    }
+    struct rows told = *rows;
+    told.call.state = STATE_UNKNOWN; /* whatever the record says: nobody is invited to run it again */
+    told.call.final = false;
+    if (run->visit && run->visit->request && !run->reply.streaming)
+        visit_answer_problem(run->visit, PROBLEM_OUTCOME_UNKNOWN,
+                             "the record and the service's answer contradict each other; a person must look",
+                             1000, &told, true);
+}
+
 static void ended(struct job *job)
 {
     struct run *run = job->owner;
@@ -122,6 +156,7 @@ static void ended(struct job *job)
         return;
     }
     if (status == STATUS_CONFLICT) {
+        contradict(run, &job->op.rows);
         run_lose(run, &job->op.rows);
         job_free(job);
         return;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "gateway/setup.h"
 
+#include "core/json_value.h"
 #include "gateway/conf.h"
 
 #include <stdio.h>
@@ -27,6 +28,23 @@ static bool read_token(const char *path, struct buffer *token, const char *setti
     return good;
 }
 
+/* A number is compared in its normal form, as the answer's is: `0.0` means 0. */
+static bool success_number(struct success_rule *rule)
+{
+    struct json_value number;
+    struct buffer text = {0};
+    bool good = true;
+    if (json_find(rule->value, slice_of("", 0), &number) == STATUS_OK && number.kind == JSON_NUMBER) {
+        good = json_value_normal(&number, &text) == STATUS_OK && text.len < sizeof rule->number;
+        if (good) {
+            memcpy(rule->number, text.data, text.len);
+            rule->value = slice_of(rule->number, text.len);
+        }
+    }
+    buffer_fini(&text);
+    return good;
+}
+
 static bool compile_success(struct success_rule *rule, const char *text, const char *where,
                             struct buffer *errors)
 {
@@ -44,7 +62,7 @@ static bool compile_success(struct success_rule *rule, const char *text, const c
             rule->set = true;
             rule->path = slice_of(path.data + 5, path.len - 5);
             rule->value = value;
-            return true;
+            return success_number(rule);
         }
     }
     buffer_format(errors, "%s: success_when = \"%s\": write it as json.PATH = VALUE, such as json.code = 0\n",

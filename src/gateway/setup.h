@@ -20,6 +20,7 @@ struct success_rule {
     bool set;
     struct slice path;
     struct slice value;
+    char number[64]; /* of a value that is a number: its normal form */
 };
 
 /* One route, ready. */

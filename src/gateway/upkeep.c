@@ -7,6 +7,8 @@
 
 #include <stdlib.h>
 
+#define UPKEEP_STEP_MS      600000 /* how far ahead of the trusted clock is a step */
+#define UPKEEP_DRIFT_PARTS  1000   /* a clock may gain one part in so many */
 #define UPKEEP_TICK_MS      1000
 #define UPKEEP_ASKING_MAX   32 /* receipts asked at once */
 #define UPKEEP_PURGE_GAP_MS 20 /* between two batches, so that calls go first */
@@ -17,6 +19,9 @@ struct upkeep {
     struct shard *shard;
     struct net_timer tick, purge;
     bool stopped, expiring, purging;
+    int64_t trusted_ms; /* wall clock minus monotonic clock, as far as it drifts and does not step */
+    int64_t trusted_at_ms;
+    bool stepped; /* the wall clock is ahead of what is trusted: nothing is purged */
     size_t asking;
     int64_t *waiting; /* row ids to be asked about */
     size_t waiting_count, waiting_capacity;
@@ -181,12 +186,35 @@ static void gauges(struct upkeep *u)
     }
 }
 
+/* Lives are judged by the wall clock, and one that steps forward would end them all at once. A step is what moves faster
+ * against the monotonic clock than any drift: then purging rests until the clock is back or the process starts anew, since
+ * keeping too long costs disk and forgetting too early costs a second effect. */
+static void watch_clock(struct upkeep *u)
+{
+    int64_t now = clock_monotonic_ms(), offset = clock_wall_ms() - now;
+    int64_t drift = (now - u->trusted_at_ms) / UPKEEP_DRIFT_PARTS;
+    bool stepped = offset > u->trusted_ms + drift + UPKEEP_STEP_MS;
+    if (stepped != u->stepped) {
+        u->stepped = stepped;
+        log_event(u->shard->log, LOG_LEVEL_WARNING, clock_wall_ms(), slice_of("", 0),
+                  stepped ? "clock_stepped" : "clock_back", LOG_NUMBER("ahead_ms", offset - u->trusted_ms),
+                  LOG_STRING("detail",
+                             stepped ? "nothing is purged until the clock is back or the gateway is restarted"
+                                     : "purging goes on"));
+    }
+    if (!stepped && offset <= u->trusted_ms + drift) {
+        u->trusted_ms = offset;
+        u->trusted_at_ms = now;
+    }
+}
+
 static void on_tick(struct net_timer *timer)
 {
     struct upkeep *u = LIST_ENTRY(timer, struct upkeep, tick);
     struct shard *shard = u->shard;
     if (u->stopped)
         return;
+    watch_clock(u);
     if (!u->expiring) {
         struct job *job = job_new(shard, STORE_EXPIRE, u, expired);
         if (job) {
@@ -224,6 +252,11 @@ static void on_purge(struct net_timer *timer)
     struct upkeep *u = LIST_ENTRY(timer, struct upkeep, purge);
     if (u->stopped || u->purging)
         return;
+    watch_clock(u);
+    if (u->stepped) {
+        net_timer_arm(u->shard->loop, &u->purge, net_loop_now(u->shard->loop) + UPKEEP_TICK_MS, on_purge);
+        return;
+    }
     struct job *job = job_new(u->shard, STORE_PURGE, u, purged);
     if (!job) {
         net_timer_arm(u->shard->loop, &u->purge, net_loop_now(u->shard->loop) + UPKEEP_TICK_MS, on_purge);
@@ -240,6 +273,8 @@ enum status upkeep_start(struct upkeep **out, struct shard *shard)
     if (!u)
         return STATUS_NO_MEMORY;
     u->shard = shard;
+    u->trusted_at_ms = clock_monotonic_ms();
+    u->trusted_ms = clock_wall_ms() - u->trusted_at_ms;
     net_timer_arm(shard->loop, &u->tick, net_loop_now(shard->loop), on_tick);
     net_timer_arm(shard->loop, &u->purge,
                   net_loop_now(shard->loop) + shard_setup(shard)->settings->purge_every_ms, on_purge);

@@ -97,6 +97,34 @@ static void the_prefix_comes_off(void **state)
     assert_int_equal(json_path_strip(slice_text(""), &path), STATUS_INVALID);
 }
 
+static void one_number_is_one_text(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *raw, *normal;
+    } table[] = {
+        {"100", "100"}, {"1e2", "100"}, {"100.0", "100"}, {"10e1", "100"}, {"1E+2", "100"}, {"1000e-1", "100"},
+        {"0", "0"}, {"-0", "0"}, {"0.0", "0"}, {"-0e7", "0"}, {"0.10", "0.1"}, {"1e-1", "0.1"}, {"12.50", "12.5"},
+        {"-12.5", "-12.5"}, {"0.001", "0.001"}, {"1e-3", "0.001"}, {"9007199254740993", "9007199254740993"},
+        {"1e40", "1e40"}, {"1e39", "1000000000000000000000000000000000000000"}, {"12e1000000000", "12e1000000000"},
+        {"1e-41", "1e-41"}, {"0.00000000000000000000000000000000000000001", "1e-41"}, {"120e-1", "12"},
+    };
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        struct json_value v;
+        struct buffer out = {0};
+        assert_int_equal(json_find(slice_text(table[i].raw), slice_of("", 0), &v), STATUS_OK);
+        assert_int_equal(json_value_normal(&v, &out), STATUS_OK);
+        assert_string_equal(buffer_cstring(&out), table[i].normal);
+        buffer_fini(&out);
+    }
+    struct json_value v;
+    struct buffer out = {0};
+    assert_int_equal(json_find(slice_text("1e1000000000000000"), slice_of("", 0), &v), STATUS_OK);
+    assert_int_equal(json_value_normal(&v, &out), STATUS_INVALID);
+    assert_int_equal(out.len, 0);
+    buffer_fini(&out);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -104,6 +132,7 @@ int main(void)
         cmocka_unit_test(what_is_not_there),
         cmocka_unit_test(only_in_a_text_that_is_json_to_its_end),
         cmocka_unit_test(the_prefix_comes_off),
+        cmocka_unit_test(one_number_is_one_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
