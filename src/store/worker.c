@@ -23,6 +23,10 @@
 
 #include "store/watch.h"
 
+/* So long nothing must have come before the store does its own work. Between two batches of a busy store the queue is
+ * empty all the time, and a checkpoint then costs the next batch two syncs. */
+#define IDLE_MS 20
+
 enum stage { STAGE_NONE, STAGE_QUEUED, STAGE_STANDING, STAGE_LEAVING };
 
 struct reader_thread {
@@ -249,9 +253,32 @@ static size_t take_batch(struct worker *w, struct store_op **watch)
     return count;
 }
 
+static bool writer_has_none(const struct worker *w)
+{
+    return !w->stopping && list_empty(&w->writes) && list_empty(&w->cancelled);
+}
+
+/* Waits for work, under the lock; with a bound, at most IDLE_MS. */
+static void writer_sleep(struct worker *w, bool bounded)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += IDLE_MS * 1000000;
+    if (until.tv_nsec >= 1000000000) {
+        until.tv_nsec -= 1000000000;
+        until.tv_sec++;
+    }
+    w->writer_sleeps = true;
+    for (int rc = 0; rc == 0 && writer_has_none(w);)
+        rc = bounded ? pthread_cond_clockwait(&w->writer_wake, &w->lock, CLOCK_MONOTONIC, &until)
+                     : pthread_cond_wait(&w->writer_wake, &w->lock);
+    w->writer_sleeps = false;
+}
+
 static void *write_loop(void *argument)
 {
     struct worker *w = argument;
+    bool rested = false; /* the store has done its own work since the last batch */
     struct list cancelled;
     list_init(&cancelled);
     pthread_mutex_lock(&w->lock);
@@ -262,17 +289,16 @@ static void *write_loop(void *argument)
         if (!count && !watch && list_empty(&cancelled)) {
             if (w->stopping)
                 break;
-            pthread_mutex_unlock(&w->lock);
-            store_idle(w->store);
-            pthread_mutex_lock(&w->lock);
-            if (!w->stopping && list_empty(&w->writes) && list_empty(&w->cancelled)) {
-                w->writer_sleeps = true;
-                while (!w->stopping && list_empty(&w->writes) && list_empty(&w->cancelled))
-                    pthread_cond_wait(&w->writer_wake, &w->lock);
-                w->writer_sleeps = false;
+            writer_sleep(w, !rested);
+            if (!rested && writer_has_none(w)) {
+                pthread_mutex_unlock(&w->lock);
+                store_idle(w->store);
+                pthread_mutex_lock(&w->lock);
+                rested = true;
             }
             continue;
         }
+        rested = false;
         pthread_mutex_unlock(&w->lock);
         answer_cancelled(w, &cancelled);
         if (count)
