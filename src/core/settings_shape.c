@@ -215,6 +215,19 @@ static bool is_member(struct slice s)
     return true;
 }
 
+/* What a condition asks for: a text in double quotes, or a word. Signs of other languages are no part of a word: `== 0`
+ * or `0 && json.b` would be compared as they stand, and no answer would ever be a success. */
+static bool is_condition_value(struct slice s)
+{
+    bool quoted = s.len > 2 && s.data[0] == '"' && s.data[s.len - 1] == '"';
+    if (quoted)
+        s = slice_of(s.data + 1, s.len - 2);
+    for (size_t i = 0; i < s.len; i++)
+        if (!s.data[i] || strchr(quoted ? "\"" : " \t\"'=&|!<>", s.data[i]))
+            return false;
+    return s.len > 0;
+}
+
 static bool shape_success_when(struct slice s, struct buffer *why)
 {
     const char *sign = s.len ? memchr(s.data, '=', s.len) : NULL;
@@ -222,10 +235,18 @@ static bool shape_success_when(struct slice s, struct buffer *why)
         return true;
     if (sign) {
         size_t n = (size_t)(sign - s.data);
-        if (is_member(slice_trim(slice_of(s.data, n))) && slice_trim(skip(s, n + 1)).len)
+        struct slice path = slice_trim(slice_of(s.data, n));
+        bool member = is_member(path);
+        for (size_t i = 0; member && i < path.len; i++)
+            member = path.data[i] && !strchr("\t\"'&|!<>", path.data[i]);
+        if (member && is_condition_value(slice_trim(skip(s, n + 1))))
             return true;
     }
-    buffer_text(why, "a condition is one member and its value, such as json.code = 0");
+    buffer_text(
+        why,
+        "a condition is json.PATH = VALUE, one member and its value, such as json.code = 0; it has one `=` "
+        "and nothing like `==`, `!=`, `&&` or `||`, and a value with blanks or signs stands in double "
+        "quotes");
     return false;
 }
 
