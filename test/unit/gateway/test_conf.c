@@ -338,6 +338,43 @@ static void the_printed_configuration_reads_back(void **state)
     buffer_fini(&second);
 }
 
+/* A name that is not there would be the empty text: no token, no tenants, and no word about it. */
+static void a_name_that_is_not_in_the_environment_is_an_error(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *said;
+    } table[] = {
+        {"receipt_header = {\"Authorization: Bearer ${SAMEKEY_TEST_NONE}\"}\n",
+         ":6: error: ${SAMEKEY_TEST_NONE}: there is no SAMEKEY_TEST_NONE in the environment"},
+        {"business_ref = ${SAMEKEY_TEST_NONE}\n", ":6: error: ${SAMEKEY_TEST_NONE}: there is no"},
+        {"# ${SAMEKEY_TEST_NONE}\nbusiness_ref = \"a\\\"${SAMEKEY_TEST_NONE}\"\n",
+         ":7: error: ${SAMEKEY_TEST_NONE}"},
+        {"business_ref = \"a${SAMEKEY_TEST_SET\" retries = 3\n", ":6: error: `${` begins the name"},
+        {"business_ref = \"a${SAMEKEY_TEST_SET}${SAMEKEY_TEST_EMPTY}\"\n", NULL},
+        {"business_ref = ${SAMEKEY_TEST_SET}\n", NULL},
+        {"business_ref = \"${SAMEKEY_TEST_NONE:-a}\"\n", NULL},
+        {"business_ref = \"a\\${SAMEKEY_TEST_NONE\"\n", ":6: error: route \"orders\": business_ref: "},
+        {"key = \"header\" success_when = 'json.a = \"${SAMEKEY_TEST_NONE}\"'\n", NULL},
+    };
+    setenv("SAMEKEY_TEST_SET", "a", 1);
+    setenv("SAMEKEY_TEST_EMPTY", "", 1);
+    unsetenv("SAMEKEY_TEST_NONE");
+    for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
+        struct settings *s = NULL;
+        struct buffer text = {0}, said = {0};
+        buffer_format(&text, "%s" GOOD_ROUTE "%s}\n", GOOD_TOP, table[i].text);
+        enum status status = load(&s, buffer_cstring(&text), &said);
+        if (status != (table[i].said ? STATUS_INVALID : STATUS_OK) ||
+            (table[i].said && !strstr(buffer_cstring(&said), table[i].said)))
+            fail_msg("%s: wanted \"%s\", got:\n%s", table[i].text, table[i].said ? table[i].said : "nothing",
+                     buffer_cstring(&said));
+        conf_free(s);
+        buffer_fini(&text);
+        buffer_fini(&said);
+    }
+}
+
 static void tokens_are_whole_lines_of_some_length(void **state)
 {
     (void)state;
@@ -414,6 +451,7 @@ int main(void)
         cmocka_unit_test(flags_win_over_the_file),
         cmocka_unit_test(bad_flags_are_named_as_written),
         cmocka_unit_test(the_printed_configuration_reads_back),
+        cmocka_unit_test(a_name_that_is_not_in_the_environment_is_an_error),
         cmocka_unit_test(tokens_are_whole_lines_of_some_length),
         cmocka_unit_test(a_reload_says_what_it_cannot_take_over),
         cmocka_unit_test(unreadable_files_are_said_so),
