@@ -30,7 +30,7 @@ endfunction()
 set_source_files_properties(${CMAKE_SOURCE_DIR}/src/base/prng.c PROPERTIES COMPILE_OPTIONS -O3)
 
 # What every line of a log goes through: a quarter less time.
-foreach(noun event gather group json_line judge moment operation)
+foreach(noun event gather group json_line judge moment operation repeat verdict)
   set_source_files_properties(${CMAKE_SOURCE_DIR}/src/forensics/${noun}.c PROPERTIES COMPILE_OPTIONS -O3)
 endforeach()
 

@@ -3,7 +3,7 @@
  * Step 2's second half: an idempotency key that is another one with every try cannot work. The keys of one intention are
  * cut at their punctuation and laid side by side; the pieces that differ say what went into the key by mistake.
  */
-#include "forensics/judge.h"
+#include "forensics/judge_inside.h"
 
 enum { PIECES_MAX = 32 };
 
@@ -131,4 +131,78 @@ struct volatile_part key_volatile_part(const struct slice *keys, size_t count)
         }
     }
     return common ? found : none;
+}
+
+void judge_keys(struct judge *j)
+{
+    enum { KEYS_MAX = 8 };
+    const struct group *g = j->op.group;
+    struct slice keys[KEYS_MAX];
+    struct line_refs lines = {0};
+    size_t count = 0;
+    if (j->op.weak)
+        return;
+    for (size_t i = 0; i < g->count && count < KEYS_MAX; i++) {
+        struct slice key = g->event[i].text[TEXT_KEY];
+        bool known = key.len == 0;
+        for (size_t k = 0; k < count && !known; k++)
+            known = slice_equal(keys[k], key);
+        if (known)
+            continue;
+        keys[count++] = key;
+        line_refs_add(&lines, &g->event[i]);
+    }
+    if (count < 2)
+        return;
+    /* Two keys under one callId are one intention's. Under one business key they may be two actions on it (create,
+     * cancel), unless what differs is volatile. */
+    bool one_call = false;
+    for (size_t c = 0; c < j->op.calls && !one_call; c++) {
+        struct slice first = {0};
+        for (size_t i = j->op.call[c].first; i < j->op.call[c].first + j->op.call[c].count; i++) {
+            struct slice key = g->event[j->op.order[i]].text[TEXT_KEY];
+            if (first.len && key.len && !slice_equal(first, key) && j->op.call[c].id.len)
+                one_call = true;
+            if (key.len)
+                first = key;
+        }
+    }
+    struct volatile_part part = key_volatile_part(keys, count);
+    if (part.what)
+        judge_find(j, FINDING_KEY_VOLATILE, one_call ? CERTAIN : LIKELY,
+                   judge_sayf(j, "%zu keys for one intention differ by %s (%.*s in %.*s)", count, part.what,
+                              (int)part.example.len, part.example.data, (int)keys[0].len, keys[0].data),
+                   &lines);
+    else if (one_call)
+        judge_find(j, FINDING_KEY_CHANGED, CERTAIN,
+                   judge_sayf(j, "%zu keys under one callId, %.*s and %.*s among them", count,
+                              (int)keys[0].len, keys[0].data, (int)keys[1].len, keys[1].data),
+                   &lines);
+}
+
+void judge_cache(struct judge *j)
+{
+    const struct operation *op = &j->op;
+    for (size_t c = 0; c < op->calls; c++) {
+        const struct event *effect = NULL;
+        bool asked_before = false;
+        for (size_t i = op->call[c].first; i < op->call[c].first + op->call[c].count; i++) {
+            const struct event *e = operation_event(op, op->order[i]);
+            if (e->kind == KIND_EFFECT && !effect)
+                effect = e;
+            if (e->kind != KIND_CACHE_ASKED)
+                continue;
+            if (!effect)
+                asked_before = true;
+            else if (!asked_before) {
+                struct line_refs lines = {0};
+                line_refs_add(&lines, effect);
+                line_refs_add(&lines, e);
+                judge_find(j, FINDING_CACHE_LATE, CERTAIN,
+                           judge_say(j, slice_text("the effect was committed and then the cache was asked")),
+                           &lines);
+                return;
+            }
+        }
+    }
 }
