@@ -105,11 +105,11 @@ static bool parse(struct options *o, int argc, char **argv)
     while ((c = getopt_long(argc, argv, "h", flags, NULL)) != -1) {
         enum status status = STATUS_OK;
         const char *forms = "";
-        if (c >= 0x200) {
+        if (c >= 0x200 && c < 0x200 + SIDE_COUNT) {
             o->sql[c - 0x200] = optarg;
             continue;
         }
-        if (c >= 0x100) {
+        if (c >= 0x100 && c < 0x100 + SIDE_COUNT) {
             o->from[c - 0x100] = optarg;
             continue;
         }

@@ -119,8 +119,9 @@ static enum scan skip_list(struct scanner *s)
                 return SCAN_ODD;
             open[depth++] = c;
         } else if (c == ']' || c == '}') {
-            if (open[--depth] != (c == ']' ? '[' : '{'))
+            if (depth == 0 || open[depth - 1] != (c == ']' ? '[' : '{'))
                 return SCAN_DAMAGED;
+            depth--;
             if (depth == 0) {
                 s->p++;
                 return SCAN_WHOLE;

@@ -255,7 +255,7 @@ enum status judge_group(struct judge *j, struct group *group)
     for (size_t c = 0; c < op->calls; c++) {
         if (op->call[c].id.len && !op->weak)
             judge_call(j, &op->call[c]);
-        judge_receipt(j, &op->call[c]);
+        judge_receipt_of(j, &op->call[c]);
     }
     judge_note_effect(j);
     return d->failed ? STATUS_NO_MEMORY : STATUS_OK;

@@ -49,7 +49,7 @@ bool repeat_both_differ(const struct event *a, const struct event *b, enum event
 void judge_runs(struct judge *j, const struct verdict *v);
 void judge_keys(struct judge *j);
 void judge_cache(struct judge *j);
-void judge_receipt(struct judge *j, const struct call *call);
+void judge_receipt_of(struct judge *j, const struct call *call);
 void judge_note_effect(struct judge *j);
 void judge_missing_effects(struct judge *j);
 

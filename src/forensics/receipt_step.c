@@ -7,7 +7,7 @@
 /* A receipt read this soon after the commit may have been on its way before it. */
 #define RECEIPT_SLACK_US INT64_C(1000000)
 
-void judge_receipt(struct judge *j, const struct call *call)
+void judge_receipt_of(struct judge *j, const struct call *call)
 {
     const struct operation *op = &j->op;
     const struct event *effect = NULL, *written = NULL, *open = NULL, *lost = NULL;
