@@ -24,6 +24,8 @@
 #define STREAM_BYTES_HIGH 65536 /* request bytes waiting before exchange_write() says "enough" */
 #define SPARES_MAX        128   /* exchanges kept for the next */
 #define SPARE_HEAD_BYTES  4096  /* a kept exchange does not keep a larger head buffer */
+#define KEEP_ALIVE_MARGIN_MS                                                                                 \
+    1000 /* so much before the peer says it closes a kept connection it is given up; half of it if that is less */
 #define AFTER_WRITE_FAILURE_MS                                                                               \
     1000 /* how long an answer is still looked for after the peer stopped reading */
 
@@ -197,14 +199,21 @@ static void on_idle_timer(struct net_timer *timer)
     wire_drop(HEAP_ENTRY(timer, struct wire, timer));
 }
 
-static void wire_keep(struct wire *w)
+/* A request sent into a connection that the peer is closing may be lost without a word, and its call is then UNKNOWN.
+ * So the peer's own word about its patience counts where it is less than ours. */
+static void wire_keep(struct wire *w, int64_t peer_keeps_ms)
 {
     struct pool *p = w->home;
+    int64_t kept_ms = p->client->settings.idle_timeout_ms;
+    if (peer_keeps_ms != INT64_MAX) {
+        int64_t half = peer_keeps_ms / 2, margin = half < KEEP_ALIVE_MARGIN_MS ? half : KEEP_ALIVE_MARGIN_MS;
+        if (peer_keeps_ms - margin < kept_ms)
+            kept_ms = peer_keeps_ms - margin;
+    }
     w->user = NULL;
     list_push_front(&p->idle, &w->link);
     p->idle_count++;
-    net_timer_arm(p->client->loop, &w->timer,
-                  net_loop_now(p->client->loop) + p->client->settings.idle_timeout_ms, on_idle_timer);
+    net_timer_arm(p->client->loop, &w->timer, net_loop_now(p->client->loop) + kept_ms, on_idle_timer);
 }
 
 static struct wire *wire_take(struct pool *p)
@@ -285,7 +294,7 @@ static void exchange_finish(struct exchange *x, enum net_end end, int sys_error,
                         x->pool->idle_count < client->settings.idle_max;
         w->user = NULL;
         if (reusable)
-            wire_keep(w);
+            wire_keep(w, headers_keep_alive_ms(&x->head.headers));
         else
             wire_close(w);
     }

@@ -7,6 +7,8 @@
 
 #include "base/slice.h"
 
+#include <stdint.h>
+
 struct header {
     struct slice name, value; /* the value without white space at its ends */
 };
@@ -22,5 +24,9 @@ struct slice headers_get(const struct headers *h, const char *name, bool *found)
 size_t headers_count(const struct headers *h, const char *name);
 /* Whether a comma-separated list field (Connection, Transfer-Encoding) holds the token, without case. */
 bool headers_has_token(const struct headers *h, const char *name, const char *token);
+/* How long the peer says it keeps an unused connection, in milliseconds: the least `timeout=SECONDS` of its Keep-Alive
+ * fields (a convention of HTTP/1.0 days, RFC 2068 section 19.7.1.1). INT64_MAX: it says nothing, or nothing usable, such
+ * as 0. */
+int64_t headers_keep_alive_ms(const struct headers *h);
 
 #endif

@@ -675,6 +675,59 @@ static void test_the_close_of_an_idle_connection_is_noticed(void **state)
     stop_upstream();
 }
 
+static void test_what_a_peer_says_of_its_patience_is_read(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        int64_t ms;
+    } table[] = {
+        {"timeout=5", 5000},
+        {"max=100, Timeout = 15 ,x", 15000},
+        {"timeout=7, timeout=3", 3000},
+        {"timeout=0", INT64_MAX},
+        {"timeout=-1", INT64_MAX},
+        {"timeout=", INT64_MAX},
+        {"timeout=5s", INT64_MAX},
+        {"timeout=99999999999999999999", INT64_MAX},
+        {"timeouts=5, 5, timeout", INT64_MAX},
+        {"", INT64_MAX},
+        {",,", INT64_MAX},
+    };
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        struct header list[] = {{slice_text("Date"), slice_text("timeout=1")},
+                                {slice_text("keep-alive"), slice_text(table[i].text)}};
+        struct headers h = {list, 2};
+        if (headers_keep_alive_ms(&h) != table[i].ms)
+            fail_msg("%s: %lld", table[i].text, (long long)headers_keep_alive_ms(&h));
+    }
+}
+
+static void script_once_and_wait(struct peer *p)
+{
+    peer_hear(p, "hello");
+    peer_say(p, answer);
+    peer_hear_some(p); /* until the other side closes */
+}
+
+static void test_a_connection_is_given_up_before_its_peer_closes_it(void **state)
+{
+    (void)state;
+    answer = "HTTP/1.1 200 OK\r\nKeep-Alive: timeout=1, max=9\r\nContent-Length: 2\r\n\r\nok";
+    start_upstream(script_once_and_wait, NULL, NULL);
+    struct origin o = origin_at("http", "127.0.0.1", up.port);
+    struct exchange_request r = request_of(&o, POST, "hello");
+    struct call call = {0};
+    run(&call, &r);
+    assert_int_equal(call.evidence.end, NET_END_COMPLETE);
+    fini(&call);
+    int64_t start = clock_monotonic_ms();
+    net_loop_run(loop); /* returns when the kept connection is gone: half of its second, not our five */
+    assert_in_range(clock_monotonic_ms() - start, 450, 3000);
+    assert_true(reaches(&up.scripts_done, 1));
+    stop_upstream();
+}
+
 /* ---- bodies ---- */
 
 static void script_count(struct peer *p)
@@ -1237,6 +1290,8 @@ int main(void)
         TEST(test_a_connection_in_doubt_is_not_used_again),
         TEST(test_bytes_nobody_asked_for_end_a_kept_connection),
         TEST(test_the_close_of_an_idle_connection_is_noticed),
+        TEST(test_what_a_peer_says_of_its_patience_is_read),
+        TEST(test_a_connection_is_given_up_before_its_peer_closes_it),
         TEST(test_bodies_of_every_kind),
         TEST(test_an_early_answer_is_read),
         TEST(test_a_server_that_stops_reading),
