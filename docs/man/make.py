@@ -3,7 +3,7 @@
 """Makes the manual pages from what the program says of itself: docs/man/make.py BINARY FOLDER.
 
 The options and exit codes are those of `samekey help COMMAND`, the settings those of the settings table, so a page
-cannot say anything else than the program does.
+cannot say anything else than the program does. The pages of `call` and `calls` are docs/make-caller.py's.
 """
 import re
 import subprocess
@@ -28,14 +28,27 @@ A call that may be running is left as it is. Exit 0 means: it has not run and ne
  'cancel':('give a call up, or undo it where that is possible','''Works as samekey\\-fence(1). A call that took effect is undone where its route has a reversal.'''),
  'id':('make callIds','''A callId names one intention to run an operation. It is made once and sent with every retry. Two are never the same,
 whatever the rate, threads and processes of a node; give containers different node names.'''),
+ 'simulate':('show what a policy does before production does it','''Each experiment runs in virtual time on one core and gives the same for the same flags and \\fB\\-\\-seed\\fR. world sets callers,
+gateway, network, callee and disk against each other and looks for what must never be.'''),
+ 'check':('review policies and configuration files','''Reads the files people already have, of the kinds that \\fB\\-\\-as\\fR names, and asks them the questions to ask before
+going live. With \\fB\\-\\-path\\fR the files are the layers of one call path, and what they do together is judged too.'''),
+ 'diagnose':('find the cause of a duplicate in the logs of any system','''Reads logs in any format and order and answers in four steps: did the callId change, did the key work, do receipts and
+effects agree, was each repeat lawful. Each finding names its lines, the layer that did it, what is certain and what is
+likely, and a remedy.
+.PP
+Times without a zone are placed by \\fB\\-\\-tz\\fR only. Offsets between clocks are estimated from messages that must be in
+order. Lines that cannot be read are counted and named and are never fatal.'''),
+ 'reconcile':('hold receipts against business rows','''Compares receipts, business rows and optionally a provider's export, key by key. Changes nothing: corrections go into a plan,
+and a second run applies the plan at the gateway.'''),
 }
+see={'diagnose':'samekey(1), samekey\\-reconcile(1), samekey\\-receipt(1)','reconcile':'samekey(1), samekey\\-diagnose(1), samekey\\-receipt(1)'}
 for cmd,(line,text) in pages.items():
     usage=subprocess.run([BIN,'help',cmd],capture_output=True,text=True,check=True).stdout
     syn=[l.replace('usage: ','',1).strip() for l in usage.split('\n\n')[0].split('\n')]
     rest=usage.split('\n\n',1)[1]
     o=HEAD%('SAMEKEY\\-'+cmd.upper(),1,'User commands')
     o+='.SH NAME\nsamekey\\-%s \\- %s\n.SH SYNOPSIS\n.nf\n%s\n.fi\n.SH DESCRIPTION\n%s\n.SH OPTIONS AND EXIT STATUS\n.nf\n%s\n.fi\n'%(cmd,line,esc('\n'.join(syn)),text,esc(rest.rstrip()))
-    o+='.SH SEE ALSO\nsamekey(1), samekey.conf(5)\n'
+    o+='.SH SEE ALSO\n%s\n'%see.get(cmd,'samekey(1), samekey.conf(5)')
     open(D+'samekey-%s.1'%cmd,'w').write(o)
 h=subprocess.run([BIN,'help'],capture_output=True,text=True,check=True).stdout
 o=HEAD%('SAMEKEY',1,'User commands')+'''.SH NAME
@@ -55,7 +68,7 @@ A call runs once, and has a receipt. Results go to standard output, talk to stan
 .SH EXIT STATUS
 64 is a usage error with every command, 74 a result that could not be written. The other codes are told by each command.
 .SH SEE ALSO
-samekey\\-gateway(1), samekey\\-receipt(1), samekey\\-fence(1), samekey\\-cancel(1), samekey\\-id(1), samekey.conf(5)
+'''+', '.join('samekey\\-%s(1)'%c for c in re.findall(r'^  (\w+)',h,re.M))+''', samekey.conf(5)
 '''
 open(D+'samekey.1','w').write(o)
 doc=subprocess.run([BIN,'gateway','--print-settings-doc'],capture_output=True,text=True,check=True).stdout
