@@ -9,6 +9,7 @@
 #include "forensics/diagnose.h"
 #include "forensics/report.h"
 
+#include <assert.h>
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -76,6 +77,7 @@ static void print_help(FILE *out)
 
 static bool take(const char **list, size_t *count, const char *what)
 {
+    assert(optarg); /* every such flag requires one */
     if (*count == NAMED_MAX) {
         usage("too many of ", what);
         return false;
@@ -172,6 +174,7 @@ static bool parse(struct options *o, int argc, char **argv, int *code)
 /* A file is named as it is on the command line, or by the end of its path. */
 static struct log_file *file_named(struct gather *g, const char *name, size_t len)
 {
+    assert(name);
     for (size_t i = 0; i < g->file_count; i++) {
         const char *path = g->file[i].path;
         size_t n = strlen(path);

@@ -101,14 +101,14 @@ enum event_use {
  * Makes an event of the fields. Texts borrow from the fields; a text that had to be made (a callId out of a path, a
  * long text) is in scratch, which is cleared first. The time was read already. `time_ends` is for lines with a duration.
  */
-enum event_use event_make(struct event *out, const struct fields *f, struct event_words *words,
+enum event_use event_make(struct event *e, const struct fields *f, struct event_words *words,
                           struct buffer *scratch);
 
 /* Appends the event as a record: its size in the first four bytes, little more than its texts behind. */
 void event_write(struct buffer *out, const struct event *e);
 
 /* Reads the record at p back; texts borrow from it. Returns its size. */
-size_t event_read(struct event *out, const char *p);
+size_t event_read(struct event *e, const char *p);
 
 /* The group of a record, and its size, without reading it all; and giving it another group. */
 uint64_t event_record_group(const char *p);

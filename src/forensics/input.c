@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "forensics/input.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -179,7 +180,8 @@ static bool refill(struct input *in)
         in->len = left;
     }
     if (in->len == in->size) {
-        size_t size = in->size * 2;
+        size_t size = in->size * 2; /* from BLOCK_BYTES on */
+        assert(size);
         char *grown = size > 2 * INPUT_LINE_BYTES_MAX ? NULL : realloc(in->data, size);
         if (!grown)
             return false;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "forensics/json_line.h"
 
+#include <assert.h>
 #include <jansson.h>
 #ifdef __SSE2__
 #include <emmintrin.h>
@@ -316,6 +317,7 @@ enum status json_line_read(struct json_shape *shape, const struct field_map *map
                            struct fields *out)
 {
     struct scanner s = {.shape = shape, .map = map, .out = out, .p = line.data, .end = line.data + line.len};
+    assert(shape);
     out->present = 0;
     skip_space(&s);
     if (s.p == s.end || *s.p != '{')

@@ -43,7 +43,7 @@ enum status judge_group(struct judge *j, struct group *group);
 
 /* Adds what the look at the key's column showed (step 2). */
 struct key_column;
-void judge_key_column(struct judge *j, const char *table, const char *column, const struct key_column *found);
+void judge_key_column(struct judge *j, const char *table, const char *column, const struct key_column *k);
 
 /* What the operations show together. Call once, behind the last group. */
 enum status judge_end(struct judge *j);

@@ -59,6 +59,6 @@ struct between {
 };
 
 void operation_between(const struct operation *op, const struct call *call, uint32_t from, uint32_t to,
-                       struct between *out);
+                       struct between *b);
 
 #endif

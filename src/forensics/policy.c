@@ -86,7 +86,7 @@ static void find_wave(struct policy *p, struct diagnosis *d)
         .code = FINDING_WAVE,
         .certainty = CERTAIN,
         .key = diagnosis_copy(d, slice_text("all callers")),
-        .text = diagnosis_format(d, "%llu repeats within 0.1 s", (unsigned long long)(best * p->stride)),
+        .text = diagnosis_format(d, "%llu repeats within 0.1 s", (unsigned long long)best * p->stride),
         .lines = diagnosis_lines(d, &lines)};
     d->by_code[f.code]++;
     d->finding_count++;

@@ -22,7 +22,7 @@ static struct slice runs_cause(struct judge *j, const struct verdict *v, bool *l
     }
     if (v->any && !v->quiet && v->cause.len)
         return v->cause;
-    if (first == second || !first->id.len || !second->id.len) {
+    if (!first || !second || first == second || !first->id.len || !second->id.len) {
         *likely = true;
         return judge_sayf(j, "the service ran one request %zu times", op->committed);
     }
