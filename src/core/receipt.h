@@ -128,7 +128,7 @@ struct rows {
     struct call_row
         suspect;    /* an unresolved call with the same fingerprint, other callId and key; id 0: none */
     int64_t now_ms; /* the store's clock */
-    int64_t covers_since_ms; /* everything younger than this is known to the store */
+    int64_t covers_since_ms;  /* everything younger than this is known to the store */
     int64_t refuse_before_ms; /* STORE_CLAIM: a callId older than this is not run */
 };
 

@@ -129,7 +129,7 @@ struct route_settings {
 /* The settings at the top of the file, and its routes in the order of the file. */
 struct settings {
     struct arena memory; /* of everything in here, this struct too */
-    char *file; /* the path it was read from; "" when there is none */
+    char *file;          /* the path it was read from; "" when there is none */
     struct setting_origin origins[SETTING_ID_COUNT];
     struct route_settings **routes;
     size_t route_count;

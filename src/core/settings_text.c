@@ -130,7 +130,7 @@ static void print_row(struct buffer *out, const struct settings *s, const struct
     buffer_format(out, "%s%s", route ? "    " : "", row->name);
     pad(out, start, NAME_COLUMN);
     buffer_text(out, " = ");
-    if (row == &settings_table[SETTING_ID_receipt_header] && route->receipt_header.count) {
+    if (route && row == &settings_table[SETTING_ID_receipt_header] && route->receipt_header.count) {
         /* What authenticates us to the upstream is nobody's reading. */
         buffer_byte(out, '{');
         for (size_t i = 0; i < route->receipt_header.count; i++) {

@@ -49,8 +49,8 @@ struct run {
     bool try_next;  /* the last attempt did not run: another upstream may */
     struct exchange *exchange;
     int64_t sent_ms, sent_us; /* monotonic */
-    bool paused;            /* the caller is slow: the reply rests */
-    int64_t left_ms;        /* of the attempt's time, while it rests */
+    bool paused;              /* the caller is slow: the reply rests */
+    int64_t left_ms;          /* of the attempt's time, while it rests */
     struct query *query;
     struct net_timer timer, lease_timer;
     int jobs;

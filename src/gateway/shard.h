@@ -42,7 +42,7 @@ struct shard {
     struct net_server **servers;
     size_t server_count;
     struct outlets *outlets; /* of the current setup */
-    struct worker *worker; /* NULL once the store has stopped */
+    struct worker *worker;   /* NULL once the store has stopped */
     struct callid_maker *ids;
     const char *owner; /* this process, as rows name it */
     struct fingerprinter print;
@@ -53,7 +53,7 @@ struct shard {
     struct metrics_loop *counts;
     struct list jobs; /* finished ones, to be used again */
     size_t jobs_idle;
-    size_t jobs_out; /* on their way to the store and back: a shard ends when they are home */
+    size_t jobs_out;              /* on their way to the store and back: a shard ends when they are home */
     struct list outbox;           /* jobs of this turn of the loop, for the store */
     struct lookup_table *lookups; /* receipts being read (receipts.c) */
     size_t visits, runs;          /* alive */

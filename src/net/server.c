@@ -320,7 +320,8 @@ static bool split_target(struct request_head *h)
         size_t from = p ? (size_t)(p - t.data) + 3 : 0, at = from;
         while (at < t.len && t.data[at] != '/' && t.data[at] != '?')
             at++;
-        if (!p || !slice_equal_nocase(slice_of(t.data + from, at - from), headers_get(&h->headers, "Host", NULL)))
+        if (!p ||
+            !slice_equal_nocase(slice_of(t.data + from, at - from), headers_get(&h->headers, "Host", NULL)))
             return false;
         t = at < t.len ? slice_of(t.data + at, t.len - at) : slice_text("/");
         if (t.data[0] != '/')

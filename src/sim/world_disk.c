@@ -419,13 +419,15 @@ static struct disk_file *find(const char *name)
 static struct disk_file *make(const char *name)
 {
     struct disk_file *f = find(name);
-    for (int i = 0; !f && i < FILES_MAX; i++) {
-        if (disk.files[i].name[0])
-            continue;
-        f = &disk.files[i];
-        strncpy(f->name, name, NAME_BYTES - 1);
+    if (f)
+        return f;
+    for (int i = 0; i < FILES_MAX; i++) {
+        if (!disk.files[i].name[0]) {
+            strncpy(disk.files[i].name, name, NAME_BYTES - 1);
+            return &disk.files[i];
+        }
     }
-    return f;
+    return NULL;
 }
 
 static int do_open(sqlite3_vfs *vfs, const char *name, sqlite3_file *file, int flags, int *out_flags)

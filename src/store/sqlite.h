@@ -11,6 +11,7 @@
  *   sqlite_unended.c    where the calls are that have not ended
  *   sqlite_purge.c      lives, and what is removed at their end
  *   sqlite_checkpoint.c the log into the file, beside the work
+ *   sqlite_file.c       whether the files are still there
  *   sqlite_words.c      errors in sentences with a remedy
  *   unresolved.c        the unresolved calls by fingerprint, in memory
  */
@@ -24,18 +25,21 @@
 #include <pthread.h>
 #include <sqlite3.h>
 #include <stdatomic.h>
+#include <sys/stat.h>
 
 #define SQLITE_CREATION_SKEW_MS                                                                              \
     (10 * 60 * 1000) /* ids made this long before a new file was created are taken */
 #define SQLITE_PAGE_BYTES       4096
 #define SQLITE_CACHE_KIB        8192 /* of the writer; readers have SQLITE_READER_CACHE_KIB each */
 #define SQLITE_READER_CACHE_KIB 2048
-#define SQLITE_BUSY_MS          2000         /* how long a batch waits for a foreign lock, e.g. of a shell */
-#define SQLITE_WAL_IDLE_PAGES   256          /* when idle, a shorter log is not worth a checkpoint */
-#define SQLITE_WAL_PAGES        2048         /* a longer log is moved into the file while work goes on */
-#define SQLITE_WAL_PAGES_MAX    65536        /* at this length the writer waits for it */
-#define SQLITE_WAL_REST_PAGES   64           /* so few are left to the writer */
-#define SQLITE_WAL_PASSES       8            /* passes of one checkpoint at most */
+#define SQLITE_BUSY_MS          2000  /* how long a batch waits for a foreign lock, e.g. of a shell */
+#define SQLITE_LOCK_PID_BYTES   24    /* of PATH.lock; what follows says that the file was a store */
+#define SQLITE_LOOK_MS          1000  /* so often at most the writer looks whether the files are there */
+#define SQLITE_WAL_IDLE_PAGES   256   /* when idle, a shorter log is not worth a checkpoint */
+#define SQLITE_WAL_PAGES        2048  /* a longer log is moved into the file while work goes on */
+#define SQLITE_WAL_PAGES_MAX    65536 /* at this length the writer waits for it */
+#define SQLITE_WAL_REST_PAGES   64    /* so few are left to the writer */
+#define SQLITE_WAL_PASSES       8     /* passes of one checkpoint at most */
 #define SQLITE_WAL_KEPT_BYTES   (64LL << 20) /* a log that once grew beyond this is cut back to it */
 #define SQLITE_GROW_BYTES       (1 << 20)    /* the file grows in such steps */
 #define SQLITE_BLOCK_ROWS       256          /* ids of one block; purging looks at rows block by block */
@@ -72,14 +76,26 @@ struct checkpointer {
     bool started, asked; /* the writer's own */
 };
 
+/* Which file it is, whatever its name. */
+struct file_mark {
+    bool set;
+    dev_t device;
+    ino_t inode;
+};
+
 struct sqlite_store {
     struct store store;
-    char *path, *owner, *vfs;
+    char *path, *log_path, *owner, *vfs;
     int64_t (*now_ms)(void *context);
     void *context;
     bool read_only;
     int lock; /* descriptor of PATH.lock, flocked; -1: none */
     struct connection writer;
+
+    struct file_mark file, log; /* those this process writes */
+    int held;                   /* descriptor that keeps the file's inode; -1: none */
+    int64_t looked_ms;          /* monotonic */
+    atomic_bool gone;           /* nothing is written, and no connection opened */
 
     /* Memory of what is on disk. After a failed transaction it is thrown away and read anew (sqlite_load). */
     bool loaded;
@@ -138,7 +154,8 @@ int result_write(struct connection *c, int64_t id, const struct call_row *row);
 int identity_find(struct sqlite_store *s, struct connection *c, const struct digest *digest, int64_t *id);
 /* Rows of the callIds whose digests share the prefix that the callId's text alone makes, in the writer's memory or in the
  * table; a row may come twice. */
-int identity_prefix(struct sqlite_store *s, const struct digest *digest, int64_t *ids, size_t max, size_t *count);
+int identity_prefix(struct sqlite_store *s, const struct digest *digest, int64_t *ids, size_t max,
+                    size_t *count);
 /* Of a row's callId and, where it has a key, of who holds that. */
 int identities_find(struct sqlite_store *s, struct connection *c, const struct call_row *row, int64_t *call,
                     int64_t *holder);
@@ -185,6 +202,22 @@ int covers_since_write(struct sqlite_store *s);
 void checkpoint_begin(struct sqlite_store *s);
 void checkpoint_look(struct sqlite_store *s, bool idle);
 void checkpoint_end(struct sqlite_store *s);
+
+/* sqlite_file.c. With a VFS and read-only nothing is watched. */
+/* From here on the file at the path is the store's; it must be there. */
+void file_begin(struct sqlite_store *s);
+void file_end(struct sqlite_store *s);
+/* The store is open: PATH.lock says from now on that this file was a store, which a first start that failed does not. */
+void file_opened(struct sqlite_store *s);
+/* The writer's connection has opened its log; is about to be closed. */
+void file_log_opened(struct sqlite_store *s);
+void file_log_closes(struct sqlite_store *s);
+/* Whether the file or its log was removed or replaced, looked at now or at most SQLITE_LOOK_MS ago. For the writer's
+ * thread; others read `gone`. */
+bool file_gone(struct sqlite_store *s, bool now);
+/* Before anything is opened. STATUS_IO, with a sentence: the file is empty, and its lock or its log shows that it was not;
+ * or it is missing and its log is there. STATUS_NO_MEMORY. */
+enum status file_check_new(const struct sqlite_store *s, struct buffer *error);
 
 /* sqlite_words.c: a sentence for a file that cannot be opened or used. */
 enum status sqlite_words(struct buffer *error, const char *path, int rc, sqlite3 *db);

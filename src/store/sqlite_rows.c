@@ -30,8 +30,8 @@ enum column {
     X(key_spelling)                                                                                          \
     X(business_ref)                                                                                          \
     X(trace_id)                                                                                              \
-    X(fingerprint_rules) X(reverses) X(reversed_by) X(attempts) X(result_headers) X(result_body)             \
-        X(original_call_id)
+    X(fingerprint_rules)                                                                                     \
+    X(reverses) X(reversed_by) X(attempts) X(result_headers) X(result_body) X(original_call_id)
 
 static void bind_text(sqlite3_stmt *stmt, int column, struct slice text)
 {
