@@ -9,9 +9,10 @@
  *  (3) Memory (last id, unresolved calls, notes) mirrors what is committed, or what the running transaction wrote.
  *      A transaction that fails throws it away with the connection, and both are made anew from the disk: there is
  *      no undo that could be wrong.
- *  (4) STATUS_IO means that the operation is not in the file and will not appear there, even after a crash.
+ *  (4) Nothing is written into a file that is not at its path any more (sqlite_file.c).
+ *  (5) STATUS_IO means that the operation is not in the file and will not appear there, even after a crash.
  *
- * Why (4) needs care: a COMMIT that fails while syncing has already written its frames. SQLite forgets them, but a
+ * Why (5) needs care: a COMMIT that fails while syncing has already written its frames. SQLite forgets them, but a
  * crash before the next write would find them in the log and take them for committed. So after such a COMMIT a small
  * write is committed first, over those frames; only then is the answer "not written".
  */
@@ -138,7 +139,9 @@ static int load(struct sqlite_store *s)
 {
     int64_t newest = 0;
     forget(s);
-    int rc = s->writer.db ? SQLITE_OK : connection_open(&s->writer, s, CONNECTION_WRITE);
+    int rc = SQLITE_OK;
+    if (!s->writer.db)
+        rc = file_gone(s, true) ? SQLITE_READONLY_DBMOVED : connection_open(&s->writer, s, CONNECTION_WRITE);
     if (rc == SQLITE_OK) {
         sqlite3_wal_hook(s->writer.db, log_grew, s);
         rc = meta_read(&s->writer, "last_id", &s->last_id);
@@ -163,6 +166,8 @@ static int load(struct sqlite_store *s)
         rc = load_unresolved(s);
     if (rc == SQLITE_OK)
         rc = identity_load(s);
+    if (rc == SQLITE_OK)
+        file_log_opened(s);
     s->loaded = rc == SQLITE_OK;
     return rc;
 }
@@ -172,8 +177,10 @@ static int load(struct sqlite_store *s)
 static void lose(struct sqlite_store *s)
 {
     forget(s);
-    if (s->writer.db)
-        connection_close(&s->writer);
+    if (!s->writer.db)
+        return;
+    file_log_closes(s);
+    connection_close(&s->writer);
 }
 
 /* ---- the batch ---- */
@@ -292,14 +299,38 @@ static void run_apart(struct sqlite_store *s, struct store_op **ops, size_t coun
             answer(s, ops[i], status);
 }
 
+/* A batch while the file is gone. Nothing is written, and what is known is told: a claim looks, and is refused where it
+ * would have inserted. The connection stays: it reads what was written, and its close moves the log into the file. */
+static void run_unwritten(struct sqlite_store *s, struct store_op **ops, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        struct store_op *op = ops[i];
+        bool claims = op->kind == STORE_CLAIM && !op->peek;
+        if (!claims && !store_op_reads(op)) {
+            answer(s, op, STATUS_IO);
+            continue;
+        }
+        op->peek = op->peek || claims;
+        run(s, &op, 1);
+        if (claims)
+            op->peek = false;
+        if (claims && op->status == STATUS_OK && !op->rows.call.id && !op->rows.holder.id)
+            answer(s, op, STATUS_IO);
+    }
+}
+
 static void run(struct sqlite_store *s, struct store_op **ops, size_t count)
 {
     bool writes = false;
-    int rc = s->loaded ? SQLITE_OK : load(s);
     for (size_t i = 0; i < count; i++) {
         store_op_reset(ops[i]);
         writes = writes || !store_op_reads(ops[i]);
     }
+    if (writes && atomic_load(&s->gone)) {
+        run_unwritten(s, ops, count);
+        return;
+    }
+    int rc = s->loaded ? SQLITE_OK : load(s);
     if (rc == SQLITE_OK && writes && s->read_only)
         rc = SQLITE_READONLY;
     if (rc == SQLITE_OK)
@@ -340,6 +371,7 @@ static void sqlite_batch(struct store *store, struct store_op **ops, size_t coun
 {
     struct sqlite_store *s = (struct sqlite_store *)store;
     s->now = s->now_ms(s->context);
+    file_gone(s, false);
     run(s, ops, count);
     publish(s);
     checkpoint_look(s, false);
@@ -347,7 +379,9 @@ static void sqlite_batch(struct store *store, struct store_op **ops, size_t coun
 
 static void sqlite_idle(struct store *store)
 {
-    checkpoint_look((struct sqlite_store *)store, true);
+    struct sqlite_store *s = (struct sqlite_store *)store;
+    file_gone(s, false);
+    checkpoint_look(s, true);
 }
 
 static int64_t file_bytes(const char *path, const char *more)
@@ -371,6 +405,8 @@ static void sqlite_stats(struct store *store, struct store_stats *out)
 static enum status sqlite_raise_covers_since(struct store *store, int64_t covers_since_ms)
 {
     struct sqlite_store *s = (struct sqlite_store *)store;
+    if (file_gone(s, true))
+        return STATUS_IO;
     int rc = s->loaded ? SQLITE_OK : load(s);
     if (rc == SQLITE_OK && covers_since_ms <= s->covers_since_ms && covers_since_ms <= s->refuse_before_ms)
         return STATUS_OK;
@@ -423,7 +459,10 @@ static void reader_run(struct store_reader *reader, struct store_op *op)
     for (int tries = 0; rc == SQLITE_BUSY && tries < READ_TRIES; tries++) {
         uint64_t epoch = 0, after = 0;
         store_op_reset(op);
-        rc = r->connection.db ? SQLITE_OK : connection_open(&r->connection, s, CONNECTION_READ);
+        rc = SQLITE_OK;
+        if (!r->connection.db)
+            rc = atomic_load(&s->gone) ? SQLITE_READONLY_DBMOVED
+                                       : connection_open(&r->connection, s, CONNECTION_READ);
         if (rc == SQLITE_OK && !s->read_only && !tail_epoch(&s->tail, &epoch))
             rc = SQLITE_BUSY;
         if (rc == SQLITE_OK)
@@ -468,6 +507,7 @@ static void sqlite_store_close(struct store *store)
     forget(s);
     if (s->writer.db)
         connection_close(&s->writer);
+    file_end(s);
     if (s->lock >= 0)
         close(s->lock); /* ends the flock; the file stays, since removing it would race with the next owner */
     tail_fini(&s->tail);
@@ -475,6 +515,7 @@ static void sqlite_store_close(struct store *store)
     pthread_mutex_destroy(&s->checkpointer.lock);
     pthread_cond_destroy(&s->checkpointer.changed);
     free(s->path);
+    free(s->log_path);
     free(s->owner);
     free(s->vfs);
     free(s);
@@ -510,7 +551,7 @@ static char *resolve(const char *path)
 /* Not on the database itself: closing any other descriptor of it would drop SQLite's own locks. */
 static enum status lock_take(struct sqlite_store *s, struct buffer *error)
 {
-    char *name = NULL, pid[24];
+    char *name = NULL, pid[SQLITE_LOCK_PID_BYTES + 1];
     enum status status = STATUS_OK;
     if (asprintf(&name, "%s.lock", s->path) < 0)
         return STATUS_NO_MEMORY;
@@ -525,6 +566,7 @@ static enum status lock_take(struct sqlite_store *s, struct buffer *error)
     } else if (flock(s->lock, LOCK_EX | LOCK_NB) != 0) {
         ssize_t n = pread(s->lock, pid, sizeof pid - 1, 0);
         pid[n > 0 ? n : 0] = '\0';
+        pid[strcspn(pid, " \n")] = '\0';
         buffer_format(
             error,
             "Another samekey (process %s) owns %s: stop it first, or give this gateway a file of its own; "
@@ -532,8 +574,8 @@ static enum status lock_take(struct sqlite_store *s, struct buffer *error)
             n > 0 ? pid : "unknown", s->path);
         status = STATUS_CONFLICT;
     } else {
-        int len = snprintf(pid, sizeof pid, "%ld", (long)getpid());
-        if (ftruncate(s->lock, 0) != 0 || pwrite(s->lock, pid, (size_t)len, 0) != len)
+        int len = snprintf(pid, sizeof pid, "%-*ld\n", SQLITE_LOCK_PID_BYTES - 1, (long)getpid());
+        if (pwrite(s->lock, pid, (size_t)len, 0) != len)
             (void)0; /* the number is only for the message above */
     }
     free(name);
@@ -578,7 +620,7 @@ enum status sqlite_store_open(struct store **out, const char *rest, const struct
     if (!s)
         return status;
     s->store.driver = &sqlite_driver;
-    s->lock = -1;
+    s->lock = s->held = -1;
     pthread_mutex_init(&s->unresolved_lock, NULL);
     pthread_mutex_init(&s->checkpointer.lock, NULL);
     pthread_cond_init(&s->checkpointer.changed, NULL);
@@ -590,7 +632,12 @@ enum status sqlite_store_open(struct store **out, const char *rest, const struct
     s->path = settings->vfs ? strdup(rest) : resolve(rest);
     s->owner = strdup(settings->owner ? settings->owner : "");
     s->vfs = settings->vfs ? strdup(settings->vfs) : NULL;
-    if (!s->path || !s->owner || (settings->vfs && !s->vfs))
+    if (s->path && asprintf(&s->log_path, "%s-wal", s->path) < 0)
+        s->log_path = NULL;
+    if (!s->log_path || !s->owner || (settings->vfs && !s->vfs))
+        goto done;
+    status = file_check_new(s, error);
+    if (status != STATUS_OK)
         goto done;
     /* A simulated disk has one simulated owner, who sees to it. */
     status = s->read_only || s->vfs ? STATUS_OK : lock_take(s, error);
@@ -602,11 +649,14 @@ enum status sqlite_store_open(struct store **out, const char *rest, const struct
             sqlite_schema_migrate(s->writer.db, s->path, s->read_only, s->now_ms(s->context), &status, error);
     if (rc == SQLITE_OK && status == STATUS_OK)
         rc = s->vfs ? SQLITE_OK : sync_folder(s);
-    if (rc == SQLITE_OK && status == STATUS_OK)
+    if (rc == SQLITE_OK && status == STATUS_OK) {
+        file_begin(s);
         rc = load(s);
+    }
     if (rc != SQLITE_OK)
         status = sqlite_words(error, s->path, rc, s->writer.db);
     if (status == STATUS_OK) {
+        file_opened(s);
         publish(s);
         checkpoint_begin(s);
         *out = &s->store;

@@ -133,6 +133,33 @@ def test_a_store_is_made_where_none_is(tmp_path, started):
     assert gateway.store.exists() and gateway.rows("select count(*) from call") == [(0,)]
 
 
+@pytest.mark.parametrize("lost", ["receipts.db", "receipts.db-wal"])
+def test_a_file_that_is_removed_while_it_is_written(tmp_path, started, lost):
+    upstream = Upstream()
+    gateway = Gateway(tmp_path, {"orders": {"upstream": [upstream.url]}})
+    started.extend([upstream, gateway])
+    assert send(gateway, "/orders/1", "c-1", "k-1").status == 201
+    (gateway.store.parent / lost).unlink()
+    refused = until(lambda: (a := send(gateway, f"/orders/{unique('n')}")).status == 503 and a, 10, every=0.05)
+    assert refused.slug == "store-unavailable" and refused.outcome == "not-executed"
+    sent = len(upstream.posts())
+    assert send(gateway, "/orders/2").status == 503 and len(upstream.posts()) == sent
+    assert send(gateway, "/orders/1", "c-1", "k-1").replayed
+    until(lambda: any("store_unavailable" in line for line in gateway.said()))
+    assert gateway.stop() == 0
+    if lost == "receipts.db":
+        refuses_to_start(gateway, "is missing")
+    else:
+        gateway.start()
+        assert send(gateway, "/orders/1", "c-1", "k-1").replayed
+        assert upstream.effects("/orders/1") == 1
+
+
+def test_an_empty_file_that_was_a_store(stopped):
+    os.truncate(stopped.store, 0)
+    refuses_to_start(stopped, "empty", "--restored")
+
+
 def test_a_folder_that_is_missing(stopped):
     stopped.store = stopped.folder / "nowhere" / "receipts.db"
     refuses_to_start(stopped)
