@@ -79,6 +79,7 @@ static void remember(struct json_name *slot, const char *name, size_t len, struc
 
 static struct field_guess find_cached(struct scanner *s, const char *name, size_t len)
 {
+    assert(s->shape);
     struct json_name *slot = &s->shape->cache[name_hash(name, len) % JSON_NAME_CACHE];
     if (slot->len != len || memcmp(slot->name, name, len) != 0)
         remember(slot, name, len, field_find(s->map, slice_of(name, len)));

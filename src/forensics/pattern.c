@@ -78,8 +78,9 @@ enum status pattern_compile(struct pattern **out, const struct field_map *map, c
 enum status pattern_read(struct pattern *p, struct slice line, struct fields *out)
 {
     out->present = 0;
-    int n =
-        pcre2_match(p->code, (PCRE2_SPTR)(line.data ? line.data : ""), line.len, 0, 0, p->match, p->context);
+    if (line.len == 0)
+        return STATUS_INVALID;
+    int n = pcre2_match(p->code, (PCRE2_SPTR)line.data, line.len, 0, 0, p->match, p->context);
     if (n < 0)
         return STATUS_INVALID;
     PCRE2_SIZE *ends = pcre2_get_ovector_pointer(p->match);
