@@ -6,7 +6,7 @@ import pathlib
 import random
 
 import pytest
-from support import diagnose
+from logs import diagnose
 
 HERE = pathlib.Path(__file__).parent
 EXPECTED_25 = json.loads((HERE / "case25" / "expected.json").read_text())

@@ -7,7 +7,7 @@ import random
 import subprocess
 
 import pytest
-from support import START, at, diagnose, labels, run, write_jsonl
+from logs import START, at, diagnose, labels, run, write_jsonl
 
 STORY = [
     dict(t=0.000, event="attempt.sent", call_id="c-1", key="k-1", attempt=1, node="gw"),

@@ -13,7 +13,7 @@ import sys
 import time
 
 import pytest
-from support import SAMEKEY, diagnose, labels, run
+from logs import SAMEKEY, diagnose, labels, run
 
 HERE = pathlib.Path(__file__).parent
 ZONE = "Europe/Berlin"

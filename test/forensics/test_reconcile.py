@@ -13,7 +13,7 @@ import subprocess
 import time
 
 import pytest
-from support import SAMEKEY, codes, diagnose, run, write_jsonl
+from logs import SAMEKEY, codes, diagnose, run, write_jsonl
 from test_programs import free_port, has_gateway, post, service, started
 
 

@@ -8,7 +8,7 @@ import sys
 import uuid
 
 import pytest
-from support import ROOT, codes, diagnose, labels, run, write_jsonl
+from logs import ROOT, codes, diagnose, labels, run, write_jsonl
 
 
 def post(t, call="c-1", key="k-1", **more):
