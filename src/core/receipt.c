@@ -235,8 +235,8 @@ void receipt_standing(const struct rows *rows, struct standing *out)
     case STATE_UNKNOWN:
         out->received = 1;
         out->executed = -1;
-        /* A call left over by a dead process goes on by its caller's own repeat. */
-        out->next_action = row->reason == REASON_LEASE_EXPIRED ? NEXT_RETRY_SAME_CALL : NEXT_QUERY_RECEIPT;
+        /* Reading changes nothing; the same call sent again asks the service's receipt first, and sends nothing by guess. */
+        out->next_action = NEXT_RETRY_SAME_CALL;
         break;
     case STATE_SUCCESS:
         out->received = out->executed = 1;

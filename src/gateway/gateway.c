@@ -406,7 +406,8 @@ static void look_at_store(struct net_timer *timer)
     if (fails != g->store_told) {
         g->store_told = fails;
         say(g, fails ? LOG_LEVEL_ERROR : LOG_LEVEL_INFO, fails ? "store_unavailable" : "store_back",
-            fails ? "nothing can be written: is the disk full? New calls are refused, nothing is sent"
+            fails ? "nothing can be written: is the disk full, or was the file removed? New calls are "
+                    "refused, nothing is sent"
                   : "writing again");
     }
     net_timer_arm(g->home->shard.loop, timer, net_loop_now(g->home->shard.loop) + STORE_LOOK_MS,

@@ -846,8 +846,11 @@ static bool read_waits(struct asker *a)
         int64_t most = a->outlets->setup->settings->receipt_wait_max_ms;
         a->wait_until_ms = wait_ms > 0 ? now_of(a) + (wait_ms < most ? wait_ms : most) : 0;
     }
-    if (query_param(a, "since", &text) && civil_parse_rfc3339(text, &a->since_ms) != STATUS_OK)
-        a->since_ms = 0;
+    if (query_param(a, "since", &text) && civil_parse_rfc3339(text, &a->since_ms) != STATUS_OK) {
+        answer_problem(a, PROBLEM_REQUEST_INVALID, "since is a time such as 2026-03-01T12:00:00Z",
+                       STATE_NOT_RECEIVED);
+        return false;
+    }
     return true;
 }
 

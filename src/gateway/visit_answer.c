@@ -110,8 +110,8 @@ static enum next_action next_for(enum problem problem)
     switch (problem) {
     case PROBLEM_CALL_IN_PROGRESS:
     case PROBLEM_OPERATION_IN_PROGRESS:
-    case PROBLEM_OUTCOME_UNKNOWN:
         return NEXT_QUERY_RECEIPT;
+    case PROBLEM_OUTCOME_UNKNOWN: /* the same call again asks first */
     case PROBLEM_RATE_LIMITED:
     case PROBLEM_OVERLOADED:
     case PROBLEM_UPSTREAM_UNAVAILABLE:

@@ -80,8 +80,8 @@ static void what_each_state_tells(void **state)
         {STATE_FAILED, true, REASON_RECEIPT, 2, 1, 0, true, "none"},
         {STATE_FAILED, true, REASON_FENCED, 0, 0, 0, true, "none"},
         {STATE_FAILED, false, REASON_RETRIES, 4, 1, 0, false, "retry_same_call"},
-        {STATE_UNKNOWN, false, REASON_ATTEMPT, 1, 1, -1, false, "query_receipt"},
-        {STATE_UNKNOWN, false, REASON_ACCEPTED, 1, 1, -1, false, "query_receipt"},
+        {STATE_UNKNOWN, false, REASON_ATTEMPT, 1, 1, -1, false, "retry_same_call"},
+        {STATE_UNKNOWN, false, REASON_ACCEPTED, 1, 1, -1, false, "retry_same_call"},
         {STATE_UNKNOWN, false, REASON_LEASE_EXPIRED, 1, 1, -1, false, "retry_same_call"},
     };
     for (size_t i = 0; i < COUNT(table); i++) {
