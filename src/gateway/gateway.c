@@ -27,7 +27,8 @@ enum { EXIT_OK = 0, EXIT_UNAVAILABLE = 69, EXIT_CONFIGURATION = 78 };
 #define PIPELINE_BYTES_MAX (64u << 10) /* bytes that wait behind a running request */
 #define WRITE_BUFFER_HIGH  (256u << 10)
 #define STORE_READERS      1
-#define STORE_LOOK_MS      250 /* how often the log learns whether the store writes */
+#define STORE_LOOK_MS      250  /* how often the log learns whether the store writes */
+#define COUNT_GAP_MS       1000 /* between two counts of open connections */
 #define LOG_LAST_WAIT_MS   2000
 
 /* A word from home to a shard. */
@@ -42,7 +43,8 @@ struct thread {
     struct gateway *gateway;
     pthread_t id;
     bool started;
-    struct net_timer drain_timer;
+    struct net_timer drain_timer, count_timer;
+    int64_t connections; /* as the metrics have them */
     struct order drain, stop;
     struct letter empty; /* to home: nothing is left here */
 };
@@ -78,6 +80,11 @@ struct gateway {
 bool gateway_ready(const struct gateway *g)
 {
     return atomic_load(&g->ready);
+}
+
+int64_t gateway_log_dropped(const struct gateway *g)
+{
+    return (int64_t)log_writer_dropped(g->log_writer);
 }
 
 static void say(struct gateway *g, enum log_level level, const char *event, const char *detail)
@@ -206,9 +213,23 @@ static bool listen_all(struct gateway *g, struct buffer *error)
     return true;
 }
 
+/* Each shard brings its own connections into the gauge: only its thread may count them. */
+static void count_connections(struct net_timer *timer)
+{
+    struct thread *t = LIST_ENTRY(timer, struct thread, count_timer);
+    struct shard *shard = &t->shard;
+    int64_t open = 0;
+    for (size_t i = 0; i < shard->server_count; i++)
+        open += (int64_t)net_server_connections(shard->servers[i]);
+    metrics_add(shard->counts, METRIC_connections, 0, 0, open - t->connections);
+    t->connections = open;
+    net_timer_arm(shard->loop, timer, net_loop_now(shard->loop) + COUNT_GAP_MS, count_connections);
+}
+
 static void *thread_main(void *context)
 {
     struct thread *t = context;
+    count_connections(&t->count_timer);
     net_loop_run(t->shard.loop);
     return NULL;
 }
@@ -283,6 +304,7 @@ static void on_stop(struct letter *letter)
     for (size_t i = 0; i < shard->server_count; i++)
         net_server_free(shard->servers[i]);
     shard->server_count = 0;
+    net_timer_disarm(shard->loop, &LIST_ENTRY(order, struct thread, stop)->count_timer);
     runs_abandon(shard);
     await_jobs(&LIST_ENTRY(order, struct thread, stop)->drain_timer);
 }

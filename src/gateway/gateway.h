@@ -11,6 +11,7 @@
 #include "gateway/conf.h"
 
 #include <stdbool.h>
+#include <stdint.h>
 
 struct gateway;
 
@@ -23,5 +24,8 @@ int gateway_main(struct settings *settings, const char *conf_path, const struct 
 
 /* Whether it takes calls: the store is open and it is not draining. Any thread. */
 bool gateway_ready(const struct gateway *gateway);
+
+/* Log lines lost so far. Any thread. */
+int64_t gateway_log_dropped(const struct gateway *gateway);
 
 #endif

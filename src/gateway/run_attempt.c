@@ -143,12 +143,11 @@ static void begin_streaming(struct run *run)
     buffer_fini(&r->body);
 }
 
-/* A caller that takes its bytes slowly holds up the service's, but not the service: that time is not the attempt's. How
- * long a caller may take nothing is bounded by answer_timeout. */
+/* A streamed answer has begun in time; from there each piece has the attempt's time anew, and a caller that takes its bytes
+ * slowly holds up the service's, but not the service: while the reply rests no time runs. How long a caller may take
+ * nothing is bounded by answer_timeout. */
 static void pause_reply(struct run *run)
 {
-    run->left_ms = run->sent_ms + run->effect.timeout_ms - run_now(run);
-    run->paused = true;
     exchange_pause(run->exchange);
     exchange_set_deadline(run->exchange, INT64_MAX);
 }
@@ -157,15 +156,12 @@ void run_resume_reply(struct run *run)
 {
     if (!run->exchange)
         return;
-    if (run->paused)
-        exchange_set_deadline(run->exchange, deadline_add(run_now(run), run->left_ms > 0 ? run->left_ms : 0));
-    run->paused = false;
+    exchange_set_deadline(run->exchange, run_now(run) + run->effect.timeout_ms);
     exchange_resume(run->exchange);
 }
 
 static void on_reply_piece(void *context, struct exchange *exchange, struct slice piece)
 {
-    (void)exchange;
     struct run *run = context;
     struct reply *r = &run->reply;
     if (r->wanted_head_only)
@@ -189,6 +185,8 @@ static void on_reply_piece(void *context, struct exchange *exchange, struct slic
         r->streaming = false, r->wanted_head_only = true;
     else if (!more)
         pause_reply(run);
+    else
+        exchange_set_deadline(exchange, run_now(run) + run->effect.timeout_ms);
 }
 
 void run_drain(struct run *run)
@@ -369,7 +367,6 @@ void run_put_on_wire(struct run *run)
     reply_clear(&run->reply);
     build_head(run);
     run->sent_ms = run_now(run);
-    run->paused = false;
     run->sent_us = clock_monotonic_us();
     struct exchange_request request = {
         .origin = &run->lane->origins[run->pass.origin],

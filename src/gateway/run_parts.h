@@ -49,8 +49,6 @@ struct run {
     bool try_next;  /* the last attempt did not run: another upstream may */
     struct exchange *exchange;
     int64_t sent_ms, sent_us; /* monotonic */
-    bool paused;              /* the caller is slow: the reply rests */
-    int64_t left_ms;          /* of the attempt's time, while it rests */
     struct query *query;
     struct net_timer timer, lease_timer;
     int jobs;
@@ -89,7 +87,7 @@ struct job *run_owner_job(struct run *run, enum store_kind kind, void (*then)(st
 bool run_copy_request(struct run *run, struct visit *visit);
 /* Sends the attempt whose number is on disk. */
 void run_put_on_wire(struct run *run);
-/* Lets a resting reply go on, with the time the attempt had left. */
+/* Lets a resting reply go on. */
 void run_resume_reply(struct run *run);
 void reply_clear(struct reply *reply);
 /* The problem that a samekey below answered with, or PROBLEM_NONE. */

@@ -2,6 +2,8 @@
 #include "gateway/upkeep.h"
 
 #include "base/arena.h"
+#include "core/deadline.h"
+#include "gateway/gateway.h"
 #include "gateway/query.h"
 #include "gateway/settle.h"
 
@@ -10,8 +12,10 @@
 #define UPKEEP_STEP_MS      600000 /* how far ahead of the trusted clock is a step */
 #define UPKEEP_DRIFT_PARTS  1000   /* a clock may gain one part in so many */
 #define UPKEEP_TICK_MS      1000
-#define UPKEEP_ASKING_MAX   32 /* receipts asked at once */
-#define UPKEEP_PURGE_GAP_MS 20 /* between two batches, so that calls go first */
+#define SURVEY_GAP_MS       5000 /* between two looks at the calls without an ending */
+#define SURVEY_PAGES_MAX    16   /* pages of STORE_IDS_MAX one look reads; there may be more */
+#define UPKEEP_ASKING_MAX   32   /* receipts asked at once */
+#define UPKEEP_PURGE_GAP_MS 20   /* between two batches, so that calls go first */
 #define UPKEEP_WAITING_MAX                                                                                   \
     65536 /* left-over calls remembered for asking; later ones are asked when their caller repeats */
 
@@ -25,6 +29,13 @@ struct upkeep {
     size_t asking;
     int64_t *waiting; /* row ids to be asked about */
     size_t waiting_count, waiting_capacity;
+    /* The look at the calls without an ending. */
+    struct net_timer survey;
+    bool surveying;
+    int64_t surveyed_ms, survey_ms; /* unix ms: of the last look, of this one */
+    int64_t page[STORE_IDS_MAX];
+    size_t page_count, page_at, pages, unknown;
+    bool page_more;
 };
 
 /* One left-over call that is being asked about. */
@@ -177,6 +188,7 @@ static void gauges(struct upkeep *u)
     struct shard *shard = u->shard;
     struct setup *setup = shard_setup(shard);
     int64_t now = net_loop_now(shard->loop);
+    metrics_set(shard->metrics, METRIC_log_dropped, 0, 0, gateway_log_dropped(shard->gateway));
     metrics_set(shard->metrics, METRIC_store_queue, 0, 0, (int64_t)worker_queued(shard->worker));
     for (size_t i = 0; i < setup->settings->route_count; i++) {
         struct admission_counts counts;
@@ -229,6 +241,104 @@ static void on_tick(struct net_timer *timer)
     net_timer_arm(shard->loop, &u->tick, net_loop_now(shard->loop) + UPKEEP_TICK_MS, on_tick);
 }
 
+/* Whether a call that ended UNKNOWN is to be asked about between the last look and this one: `rounds` times, the gaps
+ * doubling from round_gap to round_gap_max, counted from its ending. Nothing is remembered, so nothing is lost with the
+ * process; a round that fell into its absence is left out. */
+static bool round_due(const struct upkeep *u, const struct call_row *row, const struct route_settings *s)
+{
+    int64_t due = row->updated_ms, gap = s->round_gap_ms;
+    for (int64_t round = 0; round < s->rounds; round++) {
+        due = deadline_add(due, gap < s->round_gap_max_ms ? gap : s->round_gap_max_ms);
+        if (due > u->surveyed_ms && due <= u->survey_ms)
+            return true;
+        gap = deadline_add(gap, gap);
+    }
+    return false;
+}
+
+static void on_survey(struct net_timer *timer);
+static void survey_page(struct upkeep *u, int64_t after);
+
+static void survey_over(struct upkeep *u)
+{
+    u->surveying = false;
+    u->surveyed_ms = u->survey_ms;
+    metrics_set(u->shard->metrics, METRIC_unknown_calls, 0, 0, (int64_t)u->unknown);
+    if (!u->stopped)
+        net_timer_arm(u->shard->loop, &u->survey, net_loop_now(u->shard->loop) + SURVEY_GAP_MS, on_survey);
+    ask_next(u);
+}
+
+static void surveyed(struct job *job);
+
+static void survey_next(struct upkeep *u)
+{
+    struct job *job = NULL;
+    if (u->stopped) {
+        survey_over(u);
+    } else if (u->page_at < u->page_count) {
+        job = job_new(u->shard, STORE_READ, u, surveyed);
+        if (!job) {
+            survey_over(u);
+            return;
+        }
+        job->op.id = u->page[u->page_at++];
+        job_submit(job);
+    } else if (u->page_more && ++u->pages < SURVEY_PAGES_MAX) {
+        survey_page(u, u->page[u->page_count - 1]);
+    } else {
+        survey_over(u);
+    }
+}
+
+static void surveyed(struct job *job)
+{
+    struct upkeep *u = job->owner;
+    const struct call_row *row = &job->op.rows.call;
+    if (job->op.status == STATUS_OK && row->id && row->state == STATE_UNKNOWN) {
+        const struct lane *lane = lane_of(u->shard->outlets, row->route);
+        u->unknown++;
+        if (lane && lane->s->receipt.kind != RECEIPT_NONE && round_due(u, row, lane->s))
+            remember(u, row->id);
+    }
+    job_free(job);
+    survey_next(u);
+}
+
+static void page_read(struct job *job)
+{
+    struct upkeep *u = job->owner;
+    u->page_count = job->op.status == STATUS_OK ? job->op.count : 0;
+    u->page_more = job->op.status == STATUS_OK && job->op.more;
+    u->page_at = 0;
+    memcpy(u->page, job->op.expired, u->page_count * sizeof *u->page);
+    job_free(job);
+    survey_next(u);
+}
+
+static void survey_page(struct upkeep *u, int64_t after)
+{
+    struct job *job = job_new(u->shard, STORE_OPEN_CALLS, u, page_read);
+    if (!job) {
+        survey_over(u);
+        return;
+    }
+    job->op.id = after;
+    job->op.limit = STORE_IDS_MAX;
+    job_submit(job);
+}
+
+static void on_survey(struct net_timer *timer)
+{
+    struct upkeep *u = LIST_ENTRY(timer, struct upkeep, survey);
+    if (u->stopped || u->surveying)
+        return;
+    u->surveying = true;
+    u->survey_ms = clock_wall_ms();
+    u->pages = u->unknown = 0;
+    survey_page(u, 0);
+}
+
 static void on_purge(struct net_timer *timer);
 
 static void purged(struct job *job)
@@ -275,6 +385,8 @@ enum status upkeep_start(struct upkeep **out, struct shard *shard)
     u->shard = shard;
     u->trusted_at_ms = clock_monotonic_ms();
     u->trusted_ms = clock_wall_ms() - u->trusted_at_ms;
+    u->surveyed_ms = clock_wall_ms();
+    net_timer_arm(shard->loop, &u->survey, net_loop_now(shard->loop), on_survey);
     net_timer_arm(shard->loop, &u->tick, net_loop_now(shard->loop), on_tick);
     net_timer_arm(shard->loop, &u->purge,
                   net_loop_now(shard->loop) + shard_setup(shard)->settings->purge_every_ms, on_purge);
@@ -289,6 +401,7 @@ void upkeep_stop(struct upkeep *u)
     u->stopped = true;
     net_timer_disarm(u->shard->loop, &u->tick);
     net_timer_disarm(u->shard->loop, &u->purge);
+    net_timer_disarm(u->shard->loop, &u->survey);
 }
 
 void upkeep_free(struct upkeep *u)

@@ -5,6 +5,8 @@
  *
  *   every second   leases that ran out become UNKNOWN, and their receipts are asked once
  *   purge_every    bodies and tombstones past their life go, in bounded batches
+ *   every 5 s      calls that ended UNKNOWN are counted, and asked about when a round of theirs is due: that reads a receipt and
+ *                  writes down a clear answer, and sends nothing
  *   every second   gauges that belong to the store are brought up to date
  */
 #ifndef SAMEKEY_GATEWAY_UPKEEP_H

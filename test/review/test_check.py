@@ -162,7 +162,9 @@ def test_debian_rabbitmq_defaults_raise_no_alarm(peers):
 
 
 def test_our_own_examples_are_clean():
-    for path in sorted(f for top in ("examples", "packaging") for f in glob.glob(f"{ROOT}/{top}/**/*.conf", recursive=True)):
+    shipped = sorted(f for top in ("examples", "packaging") for f in glob.glob(f"{ROOT}/{top}/**/*.conf", recursive=True))
+    assert shipped
+    for path in shipped:
         run = check(path)
         assert run.returncode == 0, run.stdout + run.stderr
 
