@@ -174,16 +174,14 @@ static struct server_limits limits_of(const struct gateway *g, size_t shards)
  * here as well: one free port for all shards. */
 static bool claim_address(const char *address, char claimed[ADDRESS_BYTES_MAX], struct buffer *error)
 {
-    struct listener question;
-    int len = snprintf(claimed, ADDRESS_BYTES_MAX, "%s", address);
+    int len = snprintf(claimed, ADDRESS_BYTES_MAX, "%s", address), port;
     if (strncmp(address, "unix:", 5) == 0)
         return len < ADDRESS_BYTES_MAX;
-    if (listener_open(&question, address, false, error) != STATUS_OK)
+    if (listener_ask(address, &port, error) != STATUS_OK)
         return false;
     const char *colon = strrchr(address, ':');
     if (colon && strcmp(colon, ":0") == 0)
-        len = snprintf(claimed, ADDRESS_BYTES_MAX, "%.*s:%d", (int)(colon - address), address, question.port);
-    listener_close(&question);
+        len = snprintf(claimed, ADDRESS_BYTES_MAX, "%.*s:%d", (int)(colon - address), address, port);
     return len < ADDRESS_BYTES_MAX;
 }
 

@@ -82,10 +82,9 @@ static bool split(const char *address, char *host, size_t host_size, char *port,
     return true;
 }
 
-enum status listener_open(struct listener *out, const char *address, bool reuse_port, struct buffer *error)
+static enum status open_tcp(struct listener *out, const char *address, bool reuse_port, bool listening,
+                            struct buffer *error)
 {
-    if (strncmp(address, "unix:", 5) == 0)
-        return open_unix(out, address, address + 5, error);
     char host[256], port[6];
     if (!split(address, host, sizeof host, port, sizeof port))
         return fail(error, STATUS_INVALID, address,
@@ -100,7 +99,7 @@ enum status listener_open(struct listener *out, const char *address, bool reuse_
     int fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) < 0 ||
         (reuse_port && setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &yes, sizeof yes) < 0) ||
-        bind(fd, found->ai_addr, found->ai_addrlen) < 0 || listen(fd, LISTEN_BACKLOG) < 0)
+        bind(fd, found->ai_addr, found->ai_addrlen) < 0 || (listening && listen(fd, LISTEN_BACKLOG) < 0))
         reason = errno;
     freeaddrinfo(found);
     struct sockaddr_storage own;
@@ -117,6 +116,24 @@ enum status listener_open(struct listener *out, const char *address, bool reuse_
     out->path[0] = '\0';
     out->port = ntohs(own.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&own)->sin6_port
                                                 : ((struct sockaddr_in *)&own)->sin_port);
+    return STATUS_OK;
+}
+
+enum status listener_open(struct listener *out, const char *address, bool reuse_port, struct buffer *error)
+{
+    if (strncmp(address, "unix:", 5) == 0)
+        return open_unix(out, address, address + 5, error);
+    return open_tcp(out, address, reuse_port, true, error);
+}
+
+enum status listener_ask(const char *address, int *port, struct buffer *error)
+{
+    struct listener asked;
+    enum status status = open_tcp(&asked, address, false, false, error);
+    if (status != STATUS_OK)
+        return status;
+    *port = asked.port;
+    close(asked.fd);
     return STATUS_OK;
 }
 
