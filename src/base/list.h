@@ -50,8 +50,7 @@ static inline struct list *list_pop_front(struct list *head)
     struct list *l = head->next;
     if (l == head)
         return NULL;
-    /* The analyzer does not see that a member which is freed was taken out before. */
-    list_remove(l); /* NOLINT(clang-analyzer-unix.Malloc) */
+    list_remove(l);
     return l;
 }
 

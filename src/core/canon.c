@@ -370,6 +370,7 @@ static enum status walk(struct run *r)
             continue;
         case JSON_READ_OBJECT_END:
         case JSON_READ_LIST_END:
+            assert(f); /* the reader ends only what it began */
             if (out->failed || r->c->members.failed)
                 return STATUS_NO_MEMORY;
             if (f->object)

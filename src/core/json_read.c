@@ -85,7 +85,8 @@ static bool read_escape(struct json_reader *r)
         fault(r, r->len, "the string does not end");
         return false;
     }
-    if (memchr("\"\\/bfnrt", r->data[at + 1], 8)) {
+    static const char escapes[] = {'"', '\\', '/', 'b', 'f', 'n', 'r', 't'};
+    if (memchr(escapes, r->data[at + 1], sizeof escapes)) {
         r->position = at + 2;
         return true;
     }

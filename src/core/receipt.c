@@ -165,7 +165,7 @@ enum status attempts_decode(struct slice json, struct attempt attempts[ATTEMPTS_
     }
     json_t *list = json_loadb(json.data, json.len, JSON_ALLOW_NUL, NULL);
     enum status status = STATUS_INVALID;
-    size_t offsets[ATTEMPTS_MAX];
+    size_t offsets[ATTEMPTS_MAX] = {0};
     size_t start = memory->len;
     if (!json_is_array(list) || json_array_size(list) > ATTEMPTS_MAX)
         goto done;

@@ -178,7 +178,7 @@ enum problem identity_read_principal(struct identity *id, const struct identity_
 
 static enum problem read_header_key(struct identity *id, const struct identity_inputs *in)
 {
-    struct slice values[KEY_HEADERS_MAX];
+    struct slice values[KEY_HEADERS_MAX] = {{0}};
     size_t count = 0;
     for (size_t i = 0; i < in->head->headers.count; i++) {
         const struct header *h = &in->head->headers.list[i];

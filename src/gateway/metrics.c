@@ -159,6 +159,7 @@ size_t metrics_route(struct metrics *m, struct slice name)
     if (i < count) {
         found = i;
     } else if (count + 1 < m->route_max && name.len <= SETTINGS_ROUTE_NAME_MAX) {
+        assert(m->routes[count]);
         memcpy(m->routes[count], name.data, name.len);
         found = count;
         atomic_store(&m->route_count, count + 1);

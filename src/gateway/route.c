@@ -213,6 +213,7 @@ static void settle(struct compiler *c, size_t index, size_t *place)
         return;
     }
     const struct pattern *other = &c->routes->patterns[*place];
+    assert(other->route);
     struct buffer text = {0};
     buffer_format(&text, "pattern `%.*s` means the same as `%.*s` of route \"%s\"; leave one out",
                   (int)p->text.len, p->text.data, (int)other->text.len, other->text.data, other->route->name);

@@ -102,7 +102,7 @@ static enum status open_tcp(struct listener *out, const char *address, bool reus
         bind(fd, found->ai_addr, found->ai_addrlen) < 0 || (listening && listen(fd, LISTEN_BACKLOG) < 0))
         reason = errno;
     freeaddrinfo(found);
-    struct sockaddr_storage own;
+    struct sockaddr_storage own = {0};
     socklen_t own_len = sizeof own;
     if (!reason && getsockname(fd, (struct sockaddr *)&own, &own_len) < 0)
         reason = errno;
