@@ -85,7 +85,7 @@ static bool split(const char *address, char *host, size_t host_size, char *port,
 static enum status open_tcp(struct listener *out, const char *address, bool reuse_port, bool listening,
                             struct buffer *error)
 {
-    char host[256], port[6];
+    char host[256] = "", port[6] = "";
     if (!split(address, host, sizeof host, port, sizeof port))
         return fail(error, STATUS_INVALID, address,
                     "not an address like 127.0.0.1:8080, [::1]:8080 or unix:/path");
@@ -102,9 +102,14 @@ static enum status open_tcp(struct listener *out, const char *address, bool reus
         bind(fd, found->ai_addr, found->ai_addrlen) < 0 || (listening && listen(fd, LISTEN_BACKLOG) < 0))
         reason = errno;
     freeaddrinfo(found);
-    struct sockaddr_storage own = {0};
+    union {
+        struct sockaddr any;
+        struct sockaddr_in four;
+        struct sockaddr_in6 six;
+    } own;
+    memset(&own, 0, sizeof own);
     socklen_t own_len = sizeof own;
-    if (!reason && getsockname(fd, (struct sockaddr *)&own, &own_len) < 0)
+    if (!reason && getsockname(fd, &own.any, &own_len) < 0)
         reason = errno;
     if (reason) {
         if (fd >= 0)
@@ -114,8 +119,7 @@ static enum status open_tcp(struct listener *out, const char *address, bool reus
     out->fd = fd;
     out->is_unix = false;
     out->path[0] = '\0';
-    out->port = ntohs(own.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&own)->sin6_port
-                                                : ((struct sockaddr_in *)&own)->sin_port);
+    out->port = ntohs(own.any.sa_family == AF_INET6 ? own.six.sin6_port : own.four.sin_port);
     return STATUS_OK;
 }
 
@@ -139,7 +143,7 @@ enum status listener_ask(const char *address, int *port, struct buffer *error)
 
 int listener_accept(struct listener *l, char *peer, size_t size)
 {
-    struct sockaddr_storage from;
+    struct sockaddr_storage from = {0};
     socklen_t len = sizeof from;
     int fd = accept4(l->fd, (struct sockaddr *)&from, &len, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (fd < 0)

@@ -187,14 +187,16 @@ static void bars(struct buffer *b, const struct chart_panel *p, const struct axi
 
 static double legend_height(const struct chart_panel *p)
 {
-    return p->legend ? LEGEND_ROW * (double)((p->series_count + 1) / 2) + 6 : 0;
+    size_t rows = (p->series_count + 1) / 2;
+    return p->legend ? LEGEND_ROW * (double)rows + 6 : 0;
 }
 
 static void legend(struct buffer *b, const struct chart_panel *p, double left, double top, double width)
 {
     for (size_t s = 0; s < p->series_count; s++) {
         double x = left + (double)(s % 2) * width / 2;
-        double y = top + LEGEND_ROW * (double)(s / 2) + 8;
+        size_t row = s / 2;
+        double y = top + LEGEND_ROW * (double)row + 8;
         if (p->kind == CHART_BARS)
             buffer_format(
                 b, "<rect x=\"%.1f\" y=\"%.1f\" width=\"%d\" height=\"10\" fill=\"%s\" stroke=\"#000\"/>\n",
@@ -289,9 +291,10 @@ void chart_write(struct buffer *out, const struct chart_layout *layout, const st
     label(out, MARGIN, 24, "start", " font-size=\"16\" font-weight=\"bold\"", layout->title);
     if (layout->note)
         label(out, MARGIN, 43, "start", "", layout->note);
-    for (size_t i = 0; i < count; i++)
-        panel(out, &panels[i], MARGIN + (double)(i % layout->columns) * layout->panel_width,
-              HEAD + (double)(i / layout->columns) * layout->panel_height, layout->panel_width,
-              layout->panel_height);
+    for (size_t i = 0; i < count; i++) {
+        size_t row = i / layout->columns, column = i % layout->columns;
+        panel(out, &panels[i], MARGIN + (double)column * layout->panel_width,
+              HEAD + (double)row * layout->panel_height, layout->panel_width, layout->panel_height);
+    }
     buffer_text(out, "</svg>\n");
 }
