@@ -32,8 +32,8 @@ static int ask(struct sqlite_store *s, enum statement which, int64_t first, int6
 
 static int look_at_next(struct sqlite_store *s, int64_t keep)
 {
-    int64_t block, id;
-    bool found;
+    int64_t block = 0, id;
+    bool found = false;
     int rc = ask(s, SQL_UNENDED_NEXT, s->unended_cursor, 0, &block, &found);
     if (rc != SQLITE_OK)
         return rc;
