@@ -35,6 +35,7 @@ struct upkeep {
     int64_t surveyed_ms, survey_ms; /* unix ms: of the last look, of this one */
     int64_t page[STORE_IDS_MAX];
     size_t page_count, page_at, pages, unknown;
+    int64_t oldest_ms; /* unix ms: since when the oldest of them is UNKNOWN; INT64_MAX: none */
     bool page_more;
 };
 
@@ -190,6 +191,7 @@ static void gauges(struct upkeep *u)
     int64_t now = net_loop_now(shard->loop);
     metrics_set(shard->metrics, METRIC_log_dropped, 0, 0, gateway_log_dropped(shard->gateway));
     metrics_set(shard->metrics, METRIC_store_queue, 0, 0, (int64_t)worker_queued(shard->worker));
+    metrics_set(shard->metrics, METRIC_store_queue_limit, 0, 0, setup->settings->store_queue);
     for (size_t i = 0; i < setup->settings->route_count; i++) {
         struct admission_counts counts;
         admission_counts(setup->lanes[i].admission, now, &counts);
@@ -264,6 +266,8 @@ static void survey_over(struct upkeep *u)
     u->surveying = false;
     u->surveyed_ms = u->survey_ms;
     metrics_set(u->shard->metrics, METRIC_unknown_calls, 0, 0, (int64_t)u->unknown);
+    metrics_set(u->shard->metrics, METRIC_unknown_oldest, 0, 0,
+                u->oldest_ms < u->survey_ms ? (u->survey_ms - u->oldest_ms) / 1000 : 0);
     if (!u->stopped)
         net_timer_arm(u->shard->loop, &u->survey, net_loop_now(u->shard->loop) + SURVEY_GAP_MS, on_survey);
     ask_next(u);
@@ -298,6 +302,8 @@ static void surveyed(struct job *job)
     if (job->op.status == STATUS_OK && row->id && row->state == STATE_UNKNOWN) {
         const struct lane *lane = lane_of(u->shard->outlets, row->route);
         u->unknown++;
+        if (row->updated_ms < u->oldest_ms)
+            u->oldest_ms = row->updated_ms;
         if (lane && lane->s->receipt.kind != RECEIPT_NONE && round_due(u, row, lane->s))
             remember(u, row->id);
     }
@@ -336,6 +342,7 @@ static void on_survey(struct net_timer *timer)
     u->surveying = true;
     u->survey_ms = clock_wall_ms();
     u->pages = u->unknown = 0;
+    u->oldest_ms = INT64_MAX;
     survey_page(u, 0);
 }
 
