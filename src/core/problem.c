@@ -80,5 +80,9 @@ void problem_document(struct buffer *out, enum problem problem, const struct pro
     } else {
         buffer_text(out, "null");
     }
+    if (f->parameter.len) {
+        buffer_text(out, ",\"parameter\":");
+        json_text(out, f->parameter);
+    }
     buffer_text(out, "}\n");
 }

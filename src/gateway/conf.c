@@ -746,6 +746,7 @@ static enum status load(struct loader *l, const struct conf_flags *flags)
         struct routes *routes = NULL;
         settings_check(l->settings, checked, l);
         check_token(l, SETTING_ID_admin_token_file, l->settings->admin_token_file);
+        check_token(l, SETTING_ID_admin_read_token_file, l->settings->admin_read_token_file);
         check_token(l, SETTING_ID_report_token_file, l->settings->report_token_file);
         if (routes_compile(&routes, l->settings, checked, l) == STATUS_NO_MEMORY)
             l->no_memory = true;

@@ -178,6 +178,7 @@ static void setup_dismantle(struct setup *setup)
     template_fini(&setup->tenant);
     template_fini(&setup->credential);
     buffer_fini(&setup->admin_token);
+    buffer_fini(&setup->admin_read_token);
     buffer_fini(&setup->report_token);
     free(setup);
 }
@@ -203,6 +204,7 @@ enum status setup_new(struct setup **out, struct settings *settings, struct buff
         good = compile_lane(&setup->lanes[i], settings->routes[i], i, errors) && good;
     good = routes_compile(&setup->routes, settings, route_problem, errors) == STATUS_OK && good;
     good = read_token(settings->admin_token_file, &setup->admin_token, "admin_token_file", errors) && good;
+    good = read_token(settings->admin_read_token_file, &setup->admin_read_token, "admin_read_token_file", errors) && good;
     good = read_token(settings->report_token_file, &setup->report_token, "report_token_file", errors) && good;
     if (!good) {
         setup_dismantle(setup);

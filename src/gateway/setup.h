@@ -47,7 +47,7 @@ struct setup {
     struct lane *lanes; /* settings->route_count of them, in the same order */
     bool has_tenant, has_credential;
     struct template tenant, credential;
-    struct buffer admin_token, report_token; /* empty: none */
+    struct buffer admin_token, admin_read_token, report_token; /* empty: none */
 };
 
 /* Makes a setup with one hold; takes the settings on success (they are freed with it). STATUS_INVALID with sentences
