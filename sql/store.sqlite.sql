@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: MIT
 --
--- The schema of the SQLite store, version 1 (PRAGMA user_version). For reading: the program carries it itself, in
+-- The schema of the SQLite store, version 2 (PRAGMA user_version). For reading: the program carries it itself, in
 -- src/store/sqlite_schema.c, and a unit test compares the two.
 
 -- A receipt a row, in the order of its id. Numbers first, so that they are reached without walking over texts.
@@ -33,14 +33,34 @@ CREATE TABLE identity(digest BLOB PRIMARY KEY, call INTEGER NOT NULL) WITHOUT RO
 CREATE TABLE result(id INTEGER PRIMARY KEY, headers BLOB, body BLOB);
 
 -- Tasks of calls whose ending is not clear. status: 0 PENDING, 1 RUNNING, 2 RESOLVED, 3 REVERSED, 4 MANUAL, 5 CLOSED
+--   cause: 0 the call ended UNKNOWN, 1 its ending was contradicted, 2 it ended FAILED, 3 it is a reversal to be sent
+--   round: rounds begun; granted: rounds beyond the route's; tell: 1 a person is still to be told, 2 told, 3 given up
 CREATE TABLE compensation(
-    id INTEGER PRIMARY KEY, call INTEGER NOT NULL UNIQUE, status INTEGER NOT NULL, round INTEGER NOT NULL,
-    due_ms INTEGER NOT NULL, created_ms INTEGER NOT NULL
+    id INTEGER PRIMARY KEY, call INTEGER NOT NULL UNIQUE, status INTEGER NOT NULL DEFAULT 0,
+    cause INTEGER NOT NULL DEFAULT 0, round INTEGER NOT NULL DEFAULT 0, granted INTEGER NOT NULL DEFAULT 0,
+    due_ms INTEGER NOT NULL, created_ms INTEGER NOT NULL, updated_ms INTEGER NOT NULL,
+    lease_end_ms INTEGER NOT NULL DEFAULT 0, fence INTEGER NOT NULL DEFAULT 0, tell INTEGER NOT NULL DEFAULT 0,
+    tell_tries INTEGER NOT NULL DEFAULT 0, tell_due_ms INTEGER NOT NULL DEFAULT 0, owner TEXT, last_answer TEXT
 );
-
 -- The tasks that are not done, by when they are due.
 CREATE INDEX compensation_due ON compensation(due_ms) WHERE status IN (0, 1);
-
+-- The open tasks, for counting; those of which a person is still to be told.
+CREATE INDEX compensation_open ON compensation(status, cause, created_ms) WHERE status IN (0, 1, 4);
+CREATE INDEX compensation_tell ON compensation(tell_due_ms) WHERE tell = 1;
+-- What each round did, saw and decided, in words.
+CREATE TABLE compensation_round(
+    task INTEGER NOT NULL, n INTEGER NOT NULL, at_ms INTEGER NOT NULL, ended_ms INTEGER NOT NULL,
+    asked TEXT, answer TEXT, ours TEXT, difference TEXT, decision TEXT, evidence TEXT, owner TEXT,
+    PRIMARY KEY(task, n)
+) WITHOUT ROWID;
+-- Requests that may have to be sent without their callers, with their credentials; reversals as rendered at the claim.
+CREATE TABLE kept(call INTEGER PRIMARY KEY, method TEXT, target TEXT, lines BLOB, body BLOB, reversal TEXT);
+-- What people changed: who, when, what, why.
+CREATE TABLE audit(
+    id INTEGER PRIMARY KEY, at_ms INTEGER NOT NULL, call INTEGER NOT NULL, task INTEGER NOT NULL,
+    who TEXT, what TEXT, tenant TEXT, call_id TEXT, evidence TEXT
+);
+CREATE INDEX audit_call ON audit(call) WHERE call <> 0;
 -- "Look at the 256 rows from block * 256 in this minute (unix ms / 60000)": what purging does next.
 CREATE TABLE due(minute INTEGER NOT NULL, block INTEGER NOT NULL, PRIMARY KEY(minute, block)) WITHOUT ROWID;
 

@@ -220,7 +220,7 @@ static int stands_as_written(struct sqlite_store *s, const struct store_op *op, 
 
 static int64_t written_id(const struct store_op *op)
 {
-    if (!op->done || store_op_reads(op) || op->kind == STORE_PURGE || op->kind == STORE_TASK)
+    if (!op->done || store_op_reads(op) || op->kind == STORE_PURGE || op->kind >= STORE_TASK)
         return 0; /* nothing written, or nothing that could tell and that cannot be asked for again */
     if (op->kind == STORE_EXPIRE)
         return op->expired[0];

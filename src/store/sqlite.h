@@ -9,6 +9,7 @@
  *   sqlite_write.c      the operations that write        sqlite_read.c   those that read
  *   sqlite_identity.c   digests to rows: the table, and the newest in memory (tail.c)
  *   sqlite_unended.c    where the calls are that have not ended
+ *   sqlite_tasks.c      compensation tasks, kept requests, reversals, what people changed
  *   sqlite_purge.c      lives, and what is removed at their end
  *   sqlite_checkpoint.c the log into the file, beside the work
  *   sqlite_file.c       whether the files are still there
@@ -187,6 +188,24 @@ int sqlite_read(struct sqlite_store *s, struct connection *c, struct store_op *o
 /* sqlite_write.c: runs one operation inside the batch's transaction. SQLITE_OK: op->status and the rest stand;
  * anything else fails the transaction. */
 int sqlite_write(struct sqlite_store *s, struct store_op *op);
+/* Inserts op->row as row `id` (the next), holding its key's slot where it has one; the identity of its key is written. */
+int sqlite_insert(struct sqlite_store *s, struct store_op *op, int64_t id);
+/* STORE_END, for operations that end a call besides. */
+int sqlite_end(struct sqlite_store *s, struct store_op *op);
+
+/* sqlite_tasks.c */
+extern const char sqlite_tasks_schema[]; /* the migration that made its tables */
+int sqlite_task_read(struct sqlite_store *s, struct connection *c, struct store_op *op);
+int sqlite_task_write(struct sqlite_store *s, struct store_op *op);
+/* Makes a task unless one is open; 0: due now. sqlite3_changes() tells. */
+int task_add(struct sqlite_store *s, int64_t call, int64_t due_ms, enum task_cause cause);
+/* The call has its final ending. */
+int task_settle(struct sqlite_store *s, int64_t call, enum call_state state);
+/* Removes a call's task, rounds and kept request. */
+int task_remove(struct sqlite_store *s, int64_t call);
+int kept_write(struct sqlite_store *s, int64_t call, const struct kept_request *kept);
+/* The call ended for good: what is kept of its request goes, but what a reversal of a SUCCESS needs. */
+int kept_settle(struct sqlite_store *s, int64_t call, enum call_state state);
 
 /* sqlite_unended.c: names the block of a row that has not ended, before or after the row is written. */
 int unended_note(struct sqlite_store *s, int64_t id);

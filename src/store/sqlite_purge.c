@@ -96,7 +96,7 @@ static int remove_row(struct sqlite_store *s, const struct due_row *due)
     if (rc == SQLITE_OK && due->has_body)
         rc = connection_run(&s->writer, SQL_RESULT_DELETE, 1, &row->id);
     if (rc == SQLITE_OK)
-        rc = connection_run(&s->writer, SQL_TASK_DELETE, 1, &row->id);
+        rc = task_remove(s, row->id);
     if (rc == SQLITE_OK)
         rc = connection_run(&s->writer, SQL_ROW_DELETE, 1, &row->id);
     if (rc == SQLITE_OK) {

@@ -35,6 +35,8 @@ static const char *const migrations[] = {
     "CREATE TABLE due(minute INTEGER NOT NULL, block INTEGER NOT NULL, PRIMARY KEY(minute, block)) WITHOUT "
     "ROWID;"
     "CREATE TABLE meta(name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;",
+    /* 2: tasks that are worked on in rounds, kept requests, what people changed. */
+    sqlite_tasks_schema,
 };
 #define SCHEMA_VERSION ((int64_t)(sizeof migrations / sizeof *migrations))
 

@@ -57,6 +57,8 @@ static int insert(struct sqlite_store *s, struct store_op *op, int64_t id, bool 
         rc = unended_note(s, id);
     if (rc == SQLITE_OK)
         rc = row_insert(&s->writer, &row, slot);
+    if (rc == SQLITE_OK && op->keep)
+        rc = kept_write(s, id, op->keep);
     if (rc != SQLITE_OK)
         return rc;
     assert(id == s->last_id + 1);
@@ -275,12 +277,6 @@ static int end_row(struct sqlite_store *s, struct store_op *op, bool result, int
     return connection_step(stmt);
 }
 
-static int task_add(struct sqlite_store *s, int64_t id, int64_t due_ms)
-{
-    const int64_t numbers[] = {id, due_ms ? due_ms : s->now, s->now};
-    return connection_run(&s->writer, SQL_TASK_ADD, 3, numbers);
-}
-
 static int end(struct sqlite_store *s, struct store_op *op)
 {
     const unsigned settled_later = 1u << STATE_UNKNOWN | 1u << STATE_FAILED;
@@ -297,10 +293,13 @@ static int end(struct sqlite_store *s, struct store_op *op)
         rc = connection_run(&s->writer, SQL_RESULT_DELETE, 1, &op->id);
     if (rc == SQLITE_OK && state_unresolved(row->state) && op->from_states & 1u << STATE_FAILED)
         rc = unended_note(s, op->id);
-    if (rc == SQLITE_OK && op->make_task && row->state == STATE_UNKNOWN)
-        rc = task_add(s, op->id, op->task_due_ms);
-    if (rc == SQLITE_OK && row->final && op->from_states & 1u << STATE_UNKNOWN)
-        rc = connection_run(&s->writer, SQL_TASK_RESOLVE, 1, &op->id);
+    if (rc == SQLITE_OK && op->make_task &&
+        (row->state == STATE_UNKNOWN || op->task_cause == TASK_CAUSE_FAILED))
+        rc = task_add(s, op->id, op->task_due_ms, op->task_cause);
+    else if (rc == SQLITE_OK && row->final && op->from_states & 1u << STATE_UNKNOWN)
+        rc = task_settle(s, op->id, row->state);
+    if (rc == SQLITE_OK && row->final && op->drop_kept)
+        rc = kept_settle(s, op->id, row->state);
     if (rc != SQLITE_OK)
         return rc;
     if (!state_unresolved(row->state))
@@ -344,6 +343,10 @@ static int fence(struct sqlite_store *s, struct store_op *op)
             return rc;
         assert(sqlite3_changes(s->writer.db) == 1);
         note_resolved(s, id);
+        if (op->drop_kept)
+            rc = kept_settle(s, id, STATE_FAILED);
+        if (rc != SQLITE_OK)
+            return rc;
     }
     if (call->has_key)
         rc = identity_find(s, &s->writer, &call->operation_digest, &holder);
@@ -372,7 +375,7 @@ static int expire(struct sqlite_store *s, struct store_op *op)
         int rc = connection_step(stmt);
         if (rc == SQLITE_OK && sqlite3_changes(s->writer.db) == 1) {
             op->expired[op->count++] = id;
-            rc = task_add(s, id, op->task_due_ms);
+            rc = task_add(s, id, op->task_due_ms, op->task_cause);
         }
         if (rc != SQLITE_OK)
             return rc;
@@ -390,9 +393,19 @@ static int task(struct sqlite_store *s, struct store_op *op)
         return rc;
     }
     if (rc == SQLITE_OK)
-        rc = task_add(s, op->id, op->task_due_ms);
+        rc = task_add(s, op->id, op->task_due_ms, op->task_cause);
     op->done = rc == SQLITE_OK && sqlite3_changes(s->writer.db) == 1;
     return rc;
+}
+
+int sqlite_insert(struct sqlite_store *s, struct store_op *op, int64_t id)
+{
+    return insert(s, op, id, op->row.has_key);
+}
+
+int sqlite_end(struct sqlite_store *s, struct store_op *op)
+{
+    return end(s, op);
 }
 
 int sqlite_write(struct sqlite_store *s, struct store_op *op)
@@ -422,6 +435,20 @@ int sqlite_write(struct sqlite_store *s, struct store_op *op)
     case STORE_READ:
     case STORE_OPEN_CALLS:
         return sqlite_read(s, &s->writer, op);
+    case STORE_TASK_TAKE:
+    case STORE_TASK_ROUND:
+    case STORE_TASK_RESOLVE:
+    case STORE_TASK_RUN:
+    case STORE_REVERSE:
+    case STORE_TELL_TAKE:
+    case STORE_TELL_DONE:
+    case STORE_AUDIT:
+        return sqlite_task_write(s, op);
+    case STORE_TASK_LIST:
+    case STORE_TASK_READ:
+    case STORE_TASK_COUNTS:
+    case STORE_AUDIT_LIST:
+        return sqlite_task_read(s, &s->writer, op);
     case STORE_WATCH:
         break;
     }

@@ -25,6 +25,7 @@
 
 #include "base/list.h"
 #include "core/receipt.h"
+#include "store/tasks.h"
 
 enum store_kind {
     /* Inserts `row` if neither its callId nor its operation (where has_key) is known: `done`. Otherwise writes
@@ -90,6 +91,52 @@ enum store_kind {
     /* Makes a compensation task for row `id`, due at task_due_ms, unless one is open for it already. For a report that
      * contradicts an ending. */
     STORE_TASK,
+    /* Takes one task that is due by the store's clock: PENDING and due, or RUNNING with a lease that ran out (on a store
+     * with one owning process also one of an earlier process, at once). It becomes RUNNING, owned by work->task.owner
+     * until work->task.lease_end_ms, fence + 1, round + 1. A round that was cut short gets its row ("interrupted"), and
+     * the task goes on with the next. `done`: work->now is the task, rows.call and rows.holder its call's, and
+     * work->kept what is kept of the request. Nothing due: not done. A task whose call is gone is CLOSED on the way. */
+    STORE_TASK_TAKE,
+    /* The owner (work->task: id, owner, fence) writes the round it has done: work->round as a row, and the task's next
+     * status, due_ms, tell and tell_due_ms. With work->end_call the call ends in the same commit, as STORE_END by an
+     * outsider (op->id, row, from_states; result as there). A task that was settled meanwhile keeps its status (but
+     * RESOLVED becomes REVERSED where that is asked) and gets the row: `done`. The same round written twice is there once.
+     * STATUS_CONFLICT: another owner has the task, or the call stands otherwise than from_states says: nothing was
+     * written, rows.call tells what stands. */
+    STORE_TASK_ROUND,
+    /* A page of tasks as `page` asks; a reader serves it, with bounded work like STORE_LIST. */
+    STORE_TASK_LIST,
+    /* Reads one task (id), or with id 0 that of the call with row id row.id: page->tasks[0] with count 1, its rounds,
+     * and what people changed on its call, these also where there is no task (count 0); rows.call. */
+    STORE_TASK_READ,
+    /* A person settles task `id`: row.state SUCCESS or FAILED, row's lives, and its result where has_result. The call, if it is
+     * RECEIVED, UNKNOWN or FAILED not final, ends so (final, REASON_PERSON, fence + 1) and the task is RESOLVED; if it is
+     * final with that state already, the task is RESOLVED; if it is final with the other one, the call stays and the task
+     * is CLOSED. work->audit is written in the same commit. `done`, rows.call, work->now as they stand now. STATUS_NOT_FOUND: no
+     * such task. STATUS_CONFLICT, nothing written, rows.call and work->now tell: the task is not open, or a round
+     * (RUNNING) or the call (PROCESSING) is at work. */
+    STORE_TASK_RESOLVE,
+    /* A person wants the next round of task `id` now: due_ms is now; a MANUAL one becomes PENDING with one round more.
+     * work->audit is written. `done`, work->now. STATUS_NOT_FOUND; STATUS_CONFLICT: RUNNING or not open. */
+    STORE_TASK_RUN,
+    /* Counts open tasks into `page`; a reader serves it. */
+    STORE_TASK_COUNTS,
+    /* Makes the reversal of the operation that call `id` has done, unless it has one: the call (of a shared effect: the
+     * call whose effect it is) must be in from_states and have no reversed_by. Inserts `row` (RECEIVED, with `reverses`
+     * and its own callId and key), keeps `keep`, names it in reversed_by, and makes its task (TASK_CAUSE_REVERSAL,
+     * due now), in one commit: `done`. Otherwise nothing is written. rows.call is the asked call as it stands, with
+     * reversed_by of the operation. */
+    STORE_REVERSE,
+    /* Takes one task whose person is still to be told (TASK_TELL_OWED, tell_due_ms reached): tell_tries + 1 and
+     * tell_due_ms = work->task.tell_due_ms, so that nobody else tells it before then. `done`: work->now, rows.call. */
+    STORE_TELL_TAKE,
+    /* What came of it: task `id`, work->task.tell_tries as taken, next work->task.tell (DONE, GIVEN_UP, NONE, or OWED
+     * with tell_due_ms). Not done where somebody else has taken it since. */
+    STORE_TELL_DONE,
+    /* Writes work->audit. */
+    STORE_AUDIT,
+    /* A page of audit rows (page: has_tenant, tenant, before_id, limit), newest first. A reader serves it. */
+    STORE_AUDIT_LIST,
 };
 
 #define STORE_IDS_MAX 256 /* ids one STORE_EXPIRE or STORE_OPEN_CALLS may give */
@@ -106,6 +153,12 @@ struct store_op {
     int64_t id_time_ms;  /* CLAIM: the time inside the callId, or 0 */
     int64_t task_due_ms; /* END with make_task: when the first round is due */
     size_t limit;
+    struct task_work *work;
+    struct task_page *page;
+    const struct kept_request
+        *keep;      /* CLAIM, TAKE of a new row, REVERSE: kept with the row; NULL: nothing is */
+    bool drop_kept; /* END, FENCE: a kept request goes with the final ending; of a SUCCESS with a reversal its body only */
+    enum task_cause task_cause; /* END with make_task (UNKNOWN or FAILED), EXPIRE, TASK */
 
     /* Answered. */
     enum status

@@ -221,6 +221,8 @@ static void run_batch(struct worker *w, size_t count)
             wake(w, op->id, op);
         else if (op->kind == STORE_FENCE)
             wake(w, op->rows.call.id, NULL);
+        else if (op->kind == STORE_TASK_ROUND || op->kind == STORE_TASK_RESOLVE)
+            wake(w, op->rows.call.id, NULL);
         else if (op->kind == STORE_EXPIRE)
             for (size_t j = 0; j < op->count; j++)
                 wake(w, op->expired[j], NULL);

@@ -1127,6 +1127,8 @@ static void a_restore_raises_what_is_covered(void **state)
     store_op_fini(&op);
 }
 
+#include "conformance_tasks.c"
+
 #define STORY(name) cmocka_unit_test_setup_teardown(name, begin, finish)
 static const struct CMUnitTest conformance[] = {
     STORY(claims_and_endings_outlive_the_store),
@@ -1162,4 +1164,18 @@ static const struct CMUnitTest conformance[] = {
     STORY(a_taken_slot_stays_when_its_first_holder_goes),
     STORY(a_new_store_takes_ids_made_a_little_earlier),
     STORY(a_restore_raises_what_is_covered),
+    STORY(a_due_task_is_taken_once_and_brings_its_call),
+    STORY(a_round_is_a_row_and_the_next_is_due_later),
+    STORY(a_round_that_was_cut_short_is_a_row_and_its_owner_is_out),
+    STORY(a_round_settles_its_call_in_the_same_commit),
+    STORY(a_call_that_ended_otherwise_is_not_ended_again),
+    STORY(a_person_settles_with_evidence),
+    STORY(nobody_settles_what_is_at_work),
+    STORY(a_person_asks_for_one_round_more),
+    STORY(changes_are_listed_newest_first),
+    STORY(tasks_are_listed_by_status_in_pages),
+    STORY(a_person_is_told_by_one_teller_at_a_time),
+    STORY(an_operation_is_reversed_once),
+    STORY(a_shared_effect_is_reversed_at_its_own_call),
+    STORY(a_kept_request_goes_when_its_call_is_settled),
 };
