@@ -295,8 +295,9 @@ void admission_counts(struct admission *a, int64_t now_ms, struct admission_coun
     pthread_mutex_lock(&a->mutex);
     out->at_work = a->places_used;
     out->waiting = a->waiting_count;
-    out->breaker_open = false;
+    out->breakers_open = 0;
     for (size_t i = 0; i < a->origins; i++)
-        out->breaker_open = out->breaker_open || breaker_state_now(&a->breakers[i], now_ms) != BREAKER_CLOSED;
+        out->breakers_open += breaker_state_now(&a->breakers[i], now_ms) != BREAKER_CLOSED;
+    out->breaker_open = out->breakers_open > 0;
     pthread_mutex_unlock(&a->mutex);
 }

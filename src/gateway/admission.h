@@ -79,7 +79,8 @@ void admission_leave(struct admission *a, struct pass *pass, int64_t now_ms);
 /* For metrics. */
 struct admission_counts {
     int64_t at_work, waiting;
-    bool breaker_open;
+    size_t breakers_open; /* of the upstreams */
+    bool breaker_open;    /* any */
 };
 void admission_counts(struct admission *a, int64_t now_ms, struct admission_counts *out);
 /* A hash of a client's name for admission_retry(). */

@@ -85,6 +85,11 @@ bool gateway_ready(const struct gateway *g)
 int64_t gateway_log_dropped(const struct gateway *g)
 {
     return (int64_t)log_writer_dropped(g->log_writer);
+void gateway_store_stats(const struct gateway *g, struct store_stats *out)
+{
+    store_stats(g->store, out);
+}
+
 }
 
 static void say(struct gateway *g, enum log_level level, const char *event, const char *detail)

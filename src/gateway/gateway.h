@@ -25,6 +25,10 @@ int gateway_main(struct settings *settings, const char *conf_path, const struct 
 /* Whether it takes calls: the store is open and it is not draining. Any thread. */
 bool gateway_ready(const struct gateway *gateway);
 
+/* Rows and bytes of the store as of its last batch. Any thread. */
+struct store_stats;
+void gateway_store_stats(const struct gateway *gateway, struct store_stats *out);
+
 /* Log lines lost so far. Any thread. */
 int64_t gateway_log_dropped(const struct gateway *gateway);
 

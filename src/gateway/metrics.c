@@ -240,6 +240,16 @@ int64_t metrics_sum(const struct metrics *m, enum metric metric, size_t route, s
     return find_slot(m, metric, route, label, &slot) ? sum_slot(m, slot) : 0;
 }
 
+void metrics_histogram(const struct metrics *m, enum metric metric, struct metrics_histogram *out)
+{
+    const struct row *row = &rows[metric];
+    assert(row->kind == KIND_HISTOGRAM && row->buckets->count <= METRICS_BOUNDS_MAX);
+    out->bounds = row->buckets->bounds;
+    out->bound_count = row->buckets->count;
+    for (size_t i = 0; i <= row->buckets->count; i++)
+        out->counts[i] = sum_slot(m, m->first[metric] + i);
+}
+
 void metrics_set(struct metrics *m, enum metric metric, size_t route, size_t label, int64_t value)
 {
     size_t slot;

@@ -72,6 +72,15 @@ void metrics_observe(struct metrics_loop *p, enum metric metric, double value);
 /* The sum over all threads; for tests and for gauges that decide. */
 int64_t metrics_sum(const struct metrics *m, enum metric metric, size_t route, size_t label);
 
+/* A histogram as it stands: observations by bucket, not added up; the last count is of those above the last bound. */
+#define METRICS_BOUNDS_MAX 24
+struct metrics_histogram {
+    const double *bounds; /* upper ends, rising; for ever */
+    size_t bound_count;
+    int64_t counts[METRICS_BOUNDS_MAX + 1];
+};
+void metrics_histogram(const struct metrics *m, enum metric metric, struct metrics_histogram *out);
+
 /*
  * Sets a gauge or counter that is known as a whole (from the store, from the log), instead of adding it up. It is kept
  * in a part of its own. Any thread.
