@@ -11,7 +11,7 @@
 import { build } from 'esbuild';
 import { createHash } from 'node:crypto';
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
-import { dirname, join } from 'node:path';
+import { dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { gzipSync } from 'node:zlib';
 
@@ -42,7 +42,7 @@ await mkdir(out, { recursive: true });
 await build({
   absWorkingDir: here,
   entryPoints: [{ in: 'src/main.js', out: 'console' }, { in: 'src/style/index.css', out: 'console' }],
-  outdir: join(process.cwd(), out),
+  outdir: resolve(out),
   bundle: true,
   minify: true,
   format: 'esm',

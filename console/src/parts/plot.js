@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: MIT
+// A plot over time by uPlot. Lines differ in dash as well as in colour; what a line is at now stands in words beneath,
+// which is also what a screen reader gets. Gaps stay gaps.
+import uPlot from 'uplot';
+import { html, useEffect, useRef } from '../base.js';
+import { clock, clockFine } from '../format.js';
+import { KEEP_S, live } from '../sampler.js';
+
+const DASHES = [[], [6, 3], [2, 3], [9, 3, 2, 3], [1, 2], [4, 4]];
+const HEIGHT = 160;
+
+function ink(number) {
+  return getComputedStyle(document.documentElement).getPropertyValue(`--plot-${number}`).trim();
+}
+
+function build(node, lines, format) {
+  const style = getComputedStyle(document.documentElement);
+  const axis = {
+    stroke: style.getPropertyValue('--muted').trim(), font: '11px system-ui, sans-serif', ticks: { show: false },
+    grid: { stroke: style.getPropertyValue('--line').trim(), width: 1 },
+  };
+  return new uPlot({
+    width: Math.max(node.clientWidth, 200), height: HEIGHT, legend: { show: false }, padding: [8, 8, 0, 0],
+    cursor: { y: false, points: { size: 6 }, drag: { setScale: false } },
+    scales: { x: { time: true, range: (u, min, max) => [max - KEEP_S, max] },
+      y: { range: (u, min, max) => [0, Math.max(max * 1.15, lines.floor ?? 0) || 1] } },
+    axes: [{ ...axis, grid: { show: false }, space: 70, size: 26, values: (u, at) => at.map(clock) },
+      { ...axis, size: 54, space: 34, values: (u, at) => at.map(format) }],
+    series: [{}, ...lines.map((line, i) => ({ stroke: ink(line.ink), width: 1.75, dash: DASHES[i], points: { show: false },
+      spanGaps: false }))],
+    hooks: { setCursor: [(u) => tell(u, lines, format)] },
+  }, [[], ...lines.map(() => [])], node);
+}
+
+/** Writes what the lines were at, under the pointer or at the end, into the words beneath. */
+function tell(u, lines, format) {
+  const figure = u.root.closest('figure');
+  if (!figure || !u.data[0].length) return;
+  const at = u.cursor.idx ?? u.data[0].length - 1;
+  figure.querySelector('[data-at]').textContent = u.cursor.idx == null ? '' : clockFine(u.data[0][at]);
+  figure.querySelectorAll('[data-line]').forEach((node, i) => {
+    node.textContent = format(u.data[i + 1][at]);
+  });
+}
+
+/** lines: [{ name, ink: 1–6, of: sample => number }] over samples of sampler.js; `empty`: said while there are too few. */
+export function Plot({ title, lines, samples, format, floor, empty }) {
+  const node = useRef(null);
+  const plot = useRef(null);
+  lines.floor = floor;
+  const feed = () => plot.current?.setData([samples.map((s) => s.t),
+    ...lines.map((line) => samples.map((s) => (s.calls === undefined ? null : line.of(s) ?? null)))]);
+  useEffect(() => {
+    const make = () => {
+      plot.current?.destroy();
+      plot.current = build(node.current, lines, format);
+      feed();
+    };
+    make();
+    const watch = new ResizeObserver(() => plot.current.setSize({ width: Math.max(node.current.clientWidth, 200), height: HEIGHT }));
+    watch.observe(node.current);
+    const system = matchMedia('(prefers-color-scheme: dark)');
+    system.addEventListener('change', make);
+    addEventListener('samekey:theme', make);
+    return () => {
+      watch.disconnect();
+      system.removeEventListener('change', make);
+      removeEventListener('samekey:theme', make);
+      plot.current.destroy();
+    };
+  }, [title]);
+  useEffect(() => {
+    feed();
+    if (plot.current) tell(plot.current, lines, format);
+  }, [samples.length, live.at, live.error]);
+  return html`<figure class="card plot"><figcaption>${title}<span class="hint number" data-at></span></figcaption>
+    <div class="space"><div ref=${node} aria-hidden="true" />${samples.length < 2 && html`<p>${empty}</p>`}</div>
+    <ul class="keys">${lines.map((line, i) => html`<li><svg class="ink-${line.ink}" viewBox="0 0 18 8" aria-hidden="true"><path
+      d="M0 4h18" stroke="currentColor" stroke-width="2.5" stroke-dasharray=${DASHES[i].join(' ')} /></svg>${line.name} <b data-line>–</b></li>`)}</ul>
+  </figure>`;
+}

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: MIT
+// How each word of the gateway's closed vocabularies looks: its tone, its icon, and its text. Never by colour alone.
+import { html } from '../base.js';
+import { has, t } from '../words.js';
+import { Icon } from './icon.js';
+
+const looks = {
+  // states of a call
+  SUCCESS: ['good', 'done'], FAILED: ['bad', 'failed'], UNKNOWN: ['doubt', 'unknown'], PROCESSING: ['busy', 'running'],
+  RECEIVED: ['busy', 'received'], NOT_RECEIVED: ['calm', 'absent'],
+  // statuses of a task
+  PENDING: ['busy', 'waiting'], RUNNING: ['busy', 'running'], RESOLVED: ['good', 'done'], REVERSED: ['calm', 'undo'],
+  MANUAL: ['person', 'person'], CLOSED: ['calm', 'closed'],
+  // outcomes of an attempt
+  success: ['good', 'done'], rejected: ['bad', 'failed'], failed: ['bad', 'failed'], not_executed: ['calm', 'absent'],
+  pending: ['busy', 'waiting'], unknown: ['doubt', 'unknown'], none: ['busy', 'running'],
+  // breakers
+  closed: ['good', 'done'], open: ['bad', 'warn'], partly: ['doubt', 'warn'],
+};
+
+export function look(word) {
+  const [tone, icon] = looks[word] ?? ['calm', 'info'];
+  return { tone, icon };
+}
+
+/** The text of a word in this language, or the word itself when it is newer than this page. */
+export function say(kind, word) {
+  const key = `${kind}.${word}`;
+  return has(key) ? t(key) : String(word ?? '–');
+}
+
+export function Badge({ kind = 'state', word, large }) {
+  const { tone, icon } = look(word);
+  return html`<span class="badge ${tone} ${large ? 'large' : ''}"><${Icon} name=${icon} />${say(kind, word)}</span>`;
+}
