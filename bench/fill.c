@@ -92,6 +92,7 @@ static void claim(struct store_op *op, struct call *call, uint64_t seed, uint64_
     row->attempt_count = 1;
     row->lease_end_ms = now + DAY_MS;
     row->first_attempt_ms = row->window_ms = now;
+    row->result_expires_ms = row->key_expires_ms = row->tombstone_expires_ms = INT64_MAX;
 }
 
 static void end(struct store_op *op, int64_t id, int64_t now)

@@ -136,16 +136,15 @@ def stored_bytes(place, samples=5000):
     SQLite can write them. Indexes, page heads and free space are what the first has and the second has not."""
     db = sqlite3.connect(f"file:{place}?mode=ro", uri=True)
     try:
-        rows, = db.execute("SELECT count(*) FROM call").fetchone()
-        last, = db.execute("SELECT max(id) FROM call").fetchone()
+        rows, = db.execute("SELECT count(*) FROM asked").fetchone()
+        last, = db.execute("SELECT max(id) FROM asked").fetchone()
         chosen = random.Random(1).sample(range(1, last + 1), min(samples, last))
         stored = counted = 0
         for id_ in chosen:
             call = db.execute("SELECT * FROM call WHERE id = ?", (id_,)).fetchone()
-            result = db.execute("SELECT headers, body FROM result WHERE id = ?", (id_,)).fetchone()
             if call:
                 counted += 1
-                stored += sum(map(value_bytes, call + (result or ())))
+                stored += sum(map(value_bytes, call))
     finally:
         db.close()
     disk = sum(path.stat().st_size for path in place.parent.glob(place.name + "*") if not path.name.endswith(".lock"))

@@ -1,26 +1,55 @@
 -- SPDX-License-Identifier: MIT
 --
--- The schema of the SQLite store, version 2 (PRAGMA user_version). For reading: the program carries it itself, in
+-- The schema of the SQLite store, version 3 (PRAGMA user_version). For reading: the program carries it itself, in
 -- src/store/sqlite_schema.c, and a unit test compares the two.
 
--- A receipt a row, in the order of its id. Numbers first, so that they are reached without walking over texts.
---   state, reason, proof: the numbers of src/core/state.def, reason.def and receipt.h
---   flags: 1 callId made by the gateway, 2 an attempt may have run, 4 the body is kept in `result`,
---          8 this row holds its key's one slot
---   original: the row whose effect and result this row shares, or 0
+-- What was asked: a call a row, in the order of its id, written once, at the claim. Numbers first, so that they are
+-- reached without walking over texts.
+--   state, proof: the numbers of src/core/state.def and receipt.h; the state, owner and lease are those of the claim
+--   flags: 1 callId made by the gateway, 2 an attempt may have run, 4 the body is kept, 8 this row holds its key's one slot
 --   times are unix milliseconds; a life of 9223372036854775807 never ends
-CREATE TABLE call(
-    id INTEGER PRIMARY KEY, state INTEGER NOT NULL, final INTEGER NOT NULL, fence INTEGER NOT NULL,
-    reason INTEGER NOT NULL, proof INTEGER NOT NULL, flags INTEGER NOT NULL, created_ms INTEGER NOT NULL,
-    updated_ms INTEGER NOT NULL, ended_ms INTEGER NOT NULL, lease_end_ms INTEGER NOT NULL,
-    window_ms INTEGER NOT NULL, first_attempt_ms INTEGER NOT NULL, attempt_count INTEGER NOT NULL,
-    result_status INTEGER NOT NULL, result_expires_ms INTEGER NOT NULL, key_expires_ms INTEGER NOT NULL,
-    tombstone_expires_ms INTEGER NOT NULL, original INTEGER NOT NULL, call_digest BLOB NOT NULL,
+CREATE TABLE asked(
+    id INTEGER PRIMARY KEY, state INTEGER NOT NULL, proof INTEGER NOT NULL, flags INTEGER NOT NULL,
+    created_ms INTEGER NOT NULL, lease_end_ms INTEGER NOT NULL, window_ms INTEGER NOT NULL,
+    first_attempt_ms INTEGER NOT NULL, attempt_count INTEGER NOT NULL, call_digest BLOB NOT NULL,
     operation_digest BLOB, fingerprint_version INTEGER NOT NULL, fingerprint BLOB, credential BLOB,
     owner TEXT, tenant TEXT, route TEXT, scope TEXT, call_id TEXT, key TEXT, key_spelling TEXT,
-    business_ref TEXT, trace_id TEXT, fingerprint_rules TEXT, reverses TEXT, reversed_by TEXT,
-    attempts TEXT
+    business_ref TEXT, trace_id TEXT, fingerprint_rules TEXT, reverses TEXT
 );
+
+-- What stands, of calls of which anything has changed since the claim; a call without a row here stands as it was
+-- claimed. The columns of both tables count here.
+--   reason: the number of src/core/reason.def
+--   owner: NULL where it is who claimed it; of a row that runs it is always named
+--   original: the row whose effect and result this row shares, or 0
+--   result_headers, result_body: the answer to replay
+CREATE TABLE standing(
+    id INTEGER PRIMARY KEY, state INTEGER NOT NULL, final INTEGER NOT NULL, fence INTEGER NOT NULL,
+    reason INTEGER NOT NULL, flags INTEGER NOT NULL, updated_ms INTEGER NOT NULL, ended_ms INTEGER NOT NULL,
+    lease_end_ms INTEGER NOT NULL, first_attempt_ms INTEGER NOT NULL, attempt_count INTEGER NOT NULL,
+    result_status INTEGER NOT NULL, result_expires_ms INTEGER NOT NULL, key_expires_ms INTEGER NOT NULL,
+    tombstone_expires_ms INTEGER NOT NULL, original INTEGER NOT NULL, owner TEXT, reversed_by TEXT,
+    attempts TEXT, result_headers BLOB, result_body BLOB
+);
+
+-- A receipt a row: for reading.
+CREATE VIEW call AS
+SELECT c.id AS id, ifnull(s.state, c.state) AS state, ifnull(s.final, 0) AS final, ifnull(s.fence, 1) AS fence,
+    ifnull(s.reason, 0) AS reason, c.proof AS proof, ifnull(s.flags, c.flags) AS flags, c.created_ms AS created_ms,
+    ifnull(s.updated_ms, c.created_ms) AS updated_ms, ifnull(s.ended_ms, 0) AS ended_ms,
+    ifnull(s.lease_end_ms, c.lease_end_ms) AS lease_end_ms, c.window_ms AS window_ms,
+    ifnull(s.first_attempt_ms, c.first_attempt_ms) AS first_attempt_ms,
+    ifnull(s.attempt_count, c.attempt_count) AS attempt_count, ifnull(s.result_status, 0) AS result_status,
+    ifnull(s.result_expires_ms, 9223372036854775807) AS result_expires_ms, ifnull(s.key_expires_ms, 9223372036854775807) AS key_expires_ms,
+    ifnull(s.tombstone_expires_ms, 9223372036854775807) AS tombstone_expires_ms, ifnull(s.original, 0) AS original,
+    c.call_digest AS call_digest, c.operation_digest AS operation_digest,
+    c.fingerprint_version AS fingerprint_version, c.fingerprint AS fingerprint, c.credential AS credential,
+    ifnull(s.owner, c.owner) AS owner, c.tenant AS tenant, c.route AS route, c.scope AS scope,
+    c.call_id AS call_id, c.key AS key, c.key_spelling AS key_spelling, c.business_ref AS business_ref,
+    c.trace_id AS trace_id, c.fingerprint_rules AS fingerprint_rules, c.reverses AS reverses,
+    s.reversed_by AS reversed_by, s.attempts AS attempts, s.result_headers AS result_headers,
+    s.result_body AS result_body
+FROM asked c LEFT JOIN standing s ON s.id = c.id;
 
 -- The blocks of 256 ids (block * 256 and up) that may have calls without an ending: read at the start.
 CREATE TABLE unended(block INTEGER PRIMARY KEY);
@@ -28,9 +57,6 @@ CREATE TABLE unended(block INTEGER PRIMARY KEY);
 -- A digest of a callId (with its tenant) or of an operation (tenant, scope, key), and its row. Rows newer than meta
 -- 'indexed' are not in here yet: the process that owns the file has them in memory and merges them in order.
 CREATE TABLE identity(digest BLOB PRIMARY KEY, call INTEGER NOT NULL) WITHOUT ROWID;
-
--- The answers to replay, by the id of the row that owns them.
-CREATE TABLE result(id INTEGER PRIMARY KEY, headers BLOB, body BLOB);
 
 -- Tasks of calls whose ending is not clear. status: 0 PENDING, 1 RUNNING, 2 RESOLVED, 3 REVERSED, 4 MANUAL, 5 CLOSED
 --   cause: 0 the call ended UNKNOWN, 1 its ending was contradicted, 2 it ended FAILED, 3 it is a reversal to be sent

@@ -121,6 +121,7 @@ static void forget(struct sqlite_store *s)
     s->foreign_count = s->foreign_next = 0;
     memset(s->noted, 0, sizeof s->noted);
     s->merge_debt = 0;
+    standing_forget(s);
     s->unended_noted = s->unended_cursor = -1;
     s->loaded = false;
 }
@@ -162,6 +163,7 @@ static int load(struct sqlite_store *s)
     }
     if (rc == SQLITE_OK && newest > s->last_id)
         s->last_id = newest;
+    s->claimed_after = s->last_id;
     if (rc == SQLITE_OK)
         rc = load_unresolved(s);
     if (rc == SQLITE_OK)

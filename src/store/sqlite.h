@@ -5,7 +5,8 @@
  *   sqlite.c            opening, the batch as one transaction, what a failure means, readers, closing
  *   sqlite_schema.c     versions of the schema
  *   sqlite_connection.c one connection with its kept statements
- *   sqlite_rows.c       rows in and out
+ *   sqlite_rows.c       rows in and out: what was asked, and what stands
+ *   sqlite_standing.c   what stands, without asking the file: calls that stand as they were claimed
  *   sqlite_write.c      the operations that write        sqlite_read.c   those that read
  *   sqlite_identity.c   digests to rows: the table, and the newest in memory (tail.c)
  *   sqlite_unended.c    where the calls are that have not ended
@@ -44,6 +45,7 @@
 #define SQLITE_WAL_KEPT_BYTES   (64LL << 20) /* a log that once grew beyond this is cut back to it */
 #define SQLITE_GROW_BYTES       (1 << 20)    /* the file grows in such steps */
 #define SQLITE_BLOCK_ROWS       256          /* ids of one block; purging looks at rows block by block */
+#define SQLITE_CLAIMED_ROWS     8192         /* the newest calls, of which memory knows how they stand */
 #define SQLITE_DUE_NOTES        1024 /* notes of `due` remembered so that they are not written twice */
 #define SQLITE_MERGE_ENTRIES    64   /* identities merged at a time, at least */
 #define SQLITE_MERGE_AHEAD                                                                                   \
@@ -61,6 +63,14 @@ enum statement {
 struct connection {
     sqlite3 *db;
     sqlite3_stmt *kept[SQL_COUNT]; /* prepared when first used */
+};
+
+/* A row that stands as it was claimed, by this process. */
+struct claimed {
+    int64_t id, first_attempt_ms; /* id 0: no such row */
+    int attempt_count;
+    enum call_state state;
+    int flags;
 };
 
 struct due_note {
@@ -108,7 +118,9 @@ struct sqlite_store {
     int64_t *foreign;   /* rows in PROCESSING of earlier processes, oldest first */
     size_t foreign_count, foreign_next;
     struct due_note noted[SQLITE_DUE_NOTES];
-    int64_t unended_noted, unended_cursor; /* blocks, -1: none */
+    int64_t unended_noted, unended_cursor;       /* blocks, -1: none */
+    struct claimed claimed[SQLITE_CLAIMED_ROWS]; /* by id, modulo their number */
+    int64_t claimed_after;                       /* rows up to this id are not there */
 
     struct checkpointer checkpointer;
     int64_t now;       /* of this batch */
@@ -139,16 +151,33 @@ int sqlite_schema_migrate(sqlite3 *db, const char *path, bool read_only, int64_t
 #define ROW_FLAG_MAYBE_RAN    2
 #define ROW_FLAG_BODY_KEPT    4
 #define ROW_FLAG_SLOT         8 /* the row holds its key's one slot */
-/* Inserts the row, with its result where it has one of its own. Its id and times must be set. */
-int row_insert(struct connection *c, const struct call_row *row, bool slot);
+/* Inserts the row: what was asked, and, unless `as_claimed` says that nothing else is to be told, what stands. Its id and
+ * times must be set; `flags` are ROW_FLAG_*. */
+int row_insert(struct connection *c, const struct call_row *row, int flags, bool as_claimed);
+/* Inserts what stands of a row that has no such row yet; `flags` as above. */
+int standing_insert(struct connection *c, const struct call_row *row, int flags);
+/* Binds a result's headers and body, or NULL for both. */
+void result_bind(sqlite3_stmt *stmt, int headers, int body, const struct call_row *row, bool kept);
 /* Reads a row by id with its result (through `original`); row->id 0: there is none. While an operation's rows are
  * gathered their slices are offsets into `memory`; rows_settle() makes them pointers, once, at the end. */
 int row_read(struct connection *c, int64_t id, struct call_row *row, struct buffer *memory);
 void rows_settle(struct rows *rows, const struct buffer *memory);
 /* Puts a row that stands in other memory into an operation's, texts as offsets like row_read(). */
 void row_take_over(struct call_row *to, const struct call_row *from, struct buffer *memory);
-/* Writes or replaces the result of a row. */
-int result_write(struct connection *c, int64_t id, const struct call_row *row);
+
+/* sqlite_standing.c */
+/* Inserts a new row with all that belongs to it; its id and times must be set. */
+int standing_begin(struct sqlite_store *s, const struct call_row *row, bool slot);
+/* Before any UPDATE of table `standing`: the row has one. */
+int standing_make(struct sqlite_store *s, int64_t id);
+/* Writes an ending of a row that stands as it was claimed: one insert. `done` says whether it was; otherwise nothing was
+ * written, and the file has to be asked. */
+int standing_end(struct sqlite_store *s, const struct store_op *op, bool result, int64_t ended_ms,
+                 bool *done);
+/* Whether a call in the block has not ended. */
+int standing_unended(struct sqlite_store *s, int64_t block, bool *unended);
+/* Nothing is known of any row up to last_id. */
+void standing_forget(struct sqlite_store *s);
 
 /* sqlite_identity.c */
 /* Of a 16-byte digest: the row's id, or 0. On a reader's connection compare tail_epoch() around all that was found. */

@@ -11,21 +11,42 @@
 #define TEXT_OF_(x) #x
 
 /* The column lists come from row.def; the first column has no comma before it. */
-#define COLUMN(name) ", " #name
-static const char insert_columns[] =
+#define ASKED(name)    ", " #name
+#define BOTH(name)     ", " #name
+#define STANDING(name) ""
+static const char asked_columns[] =
 #include "store/row.def"
     ;
-#undef COLUMN
-#define COLUMN(name) ", c." #name
-static const char read_columns[] =
+#define ASKED(name)    ", ?"
+#define BOTH(name)     ", ?"
+#define STANDING(name) ""
+static const char asked_values[] =
 #include "store/row.def"
     ;
-#undef COLUMN
-#define COLUMN(name) ", ?"
-static const char insert_values[] =
+#define ASKED(name)    ""
+#define BOTH(name)     ", " #name
+#define STANDING(name) ", " #name
+static const char standing_columns[] =
 #include "store/row.def"
     ;
-#undef COLUMN
+#define ASKED(name)    ""
+#define BOTH(name)     ", ?"
+#define STANDING(name) ", ?"
+static const char standing_values[] =
+#include "store/row.def"
+    ;
+#define ASKED(name)    ", c." #name
+#define BOTH(name)     ", c." #name
+#define STANDING(name) ""
+static const char read_asked[] =
+#include "store/row.def"
+    ;
+#define ASKED(name)    ""
+#define BOTH(name)     ", s." #name
+#define STANDING(name) ", s." #name
+static const char read_standing[] =
+#include "store/row.def"
+    ;
 
 static const char *const statements[] = {
 #define STATEMENT(name, sql) sql,
@@ -36,14 +57,14 @@ static const char *const statements[] = {
 static char *statement_text(enum statement which)
 {
     switch (which) {
-    case SQL_ROW_INSERT:
-        return sqlite3_mprintf("INSERT INTO call(%s) VALUES(%s)", insert_columns + 2, insert_values + 2);
+    case SQL_ASKED_INSERT:
+        return sqlite3_mprintf("INSERT INTO asked(%s) VALUES(%s)", asked_columns + 2, asked_values + 2);
+    case SQL_STANDING_INSERT:
+        return sqlite3_mprintf("INSERT INTO standing(%s) VALUES(%s)", standing_columns + 2,
+                               standing_values + 2);
     case SQL_ROW_READ:
-        return sqlite3_mprintf(
-            "SELECT %s, r.headers, r.body, o.call_id, o.result_status, o.flags FROM call c"
-            " LEFT JOIN call o ON o.id = c.original"
-            " LEFT JOIN result r ON r.id = iif(c.original, c.original, c.id) WHERE c.id = ?1",
-            read_columns + 2);
+        return sqlite3_mprintf("SELECT %s%s FROM asked c LEFT JOIN standing s ON s.id = c.id WHERE c.id = ?1",
+                               read_asked + 2, read_standing);
     default:
         return sqlite3_mprintf("%s", statements[which]);
     }

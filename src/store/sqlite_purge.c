@@ -93,12 +93,12 @@ static int remove_row(struct sqlite_store *s, const struct due_row *due)
     int rc = identity_remove(s, &row->call_digest, row->id);
     if (rc == SQLITE_OK && row->has_key)
         rc = identity_remove(s, &row->operation_digest, row->id);
-    if (rc == SQLITE_OK && due->has_body)
-        rc = connection_run(&s->writer, SQL_RESULT_DELETE, 1, &row->id);
     if (rc == SQLITE_OK)
         rc = task_remove(s, row->id);
     if (rc == SQLITE_OK)
-        rc = connection_run(&s->writer, SQL_ROW_DELETE, 1, &row->id);
+        rc = connection_run(&s->writer, SQL_STANDING_DELETE, 1, &row->id);
+    if (rc == SQLITE_OK)
+        rc = connection_run(&s->writer, SQL_ASKED_DELETE, 1, &row->id);
     if (rc == SQLITE_OK) {
         s->removed++;
         if (row->created_ms >= s->covers_since_ms)
@@ -120,9 +120,7 @@ static int expire_row(struct sqlite_store *s, struct due_row *due, bool *touched
             rc = remove_row(s, due);
             row->tombstone_expires_ms = row->result_expires_ms = 0;
         } else if (due->has_body && row->result_expires_ms > 0 && row->result_expires_ms <= s->now) {
-            rc = connection_run(&s->writer, SQL_RESULT_DELETE, 1, &row->id);
-            if (rc == SQLITE_OK)
-                rc = connection_run(&s->writer, SQL_BODY_GONE, 1, &row->id);
+            rc = connection_run(&s->writer, SQL_BODY_GONE, 1, &row->id);
             due->has_body = false;
         } else {
             const int64_t numbers[] = {row->id, REASON_ABANDONED, s->now};

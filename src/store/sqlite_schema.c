@@ -37,6 +37,53 @@ static const char *const migrations[] = {
     "CREATE TABLE meta(name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;",
     /* 2: tasks that are worked on in rounds, kept requests, what people changed. */
     sqlite_tasks_schema,
+    /* 3: what was asked, and what stands, in tables of their own; together they are the view `call`. Copied, so that both
+     * are filled in the order of their ids. */
+    "CREATE TABLE asked(id INTEGER PRIMARY KEY, state INTEGER NOT NULL, proof INTEGER NOT NULL,"
+    " flags INTEGER NOT NULL, created_ms INTEGER NOT NULL, lease_end_ms INTEGER NOT NULL,"
+    " window_ms INTEGER NOT NULL, first_attempt_ms INTEGER NOT NULL, attempt_count INTEGER NOT NULL,"
+    " call_digest BLOB NOT NULL, operation_digest BLOB, fingerprint_version INTEGER NOT NULL, fingerprint "
+    "BLOB,"
+    " credential BLOB, owner TEXT, tenant TEXT, route TEXT, scope TEXT, call_id TEXT, key TEXT, key_spelling "
+    "TEXT,"
+    " business_ref TEXT, trace_id TEXT, fingerprint_rules TEXT, reverses TEXT);"
+    "CREATE TABLE standing(id INTEGER PRIMARY KEY, state INTEGER NOT NULL, final INTEGER NOT NULL,"
+    " fence INTEGER NOT NULL, reason INTEGER NOT NULL, flags INTEGER NOT NULL, updated_ms INTEGER NOT NULL,"
+    " ended_ms INTEGER NOT NULL, lease_end_ms INTEGER NOT NULL, first_attempt_ms INTEGER NOT NULL,"
+    " attempt_count INTEGER NOT NULL, result_status INTEGER NOT NULL, result_expires_ms INTEGER NOT NULL,"
+    " key_expires_ms INTEGER NOT NULL, tombstone_expires_ms INTEGER NOT NULL, original INTEGER NOT NULL,"
+    " owner TEXT, reversed_by TEXT, attempts TEXT, result_headers BLOB, result_body BLOB);"
+    "INSERT INTO asked SELECT id, state, proof, flags, created_ms, lease_end_ms, window_ms, first_attempt_ms,"
+    " attempt_count, call_digest, operation_digest, fingerprint_version, fingerprint, credential, owner, "
+    "tenant,"
+    " route, scope, call_id, key, key_spelling, business_ref, trace_id, fingerprint_rules, reverses FROM call"
+    " ORDER BY id;"
+    "INSERT INTO standing SELECT c.id, state, final, fence, reason, flags, updated_ms, ended_ms, "
+    "lease_end_ms,"
+    " first_attempt_ms, attempt_count, result_status, result_expires_ms, key_expires_ms, "
+    "tombstone_expires_ms,"
+    " original, owner, reversed_by, attempts, r.headers, r.body FROM call c LEFT JOIN result r ON r.id = c.id"
+    " ORDER BY c.id;"
+    "DROP TABLE call;"
+    "DROP TABLE result;"
+    "CREATE VIEW call AS SELECT c.id AS id, ifnull(s.state, c.state) AS state, ifnull(s.final, 0) AS final,"
+    " ifnull(s.fence, 1) AS fence, ifnull(s.reason, 0) AS reason, c.proof AS proof,"
+    " ifnull(s.flags, c.flags) AS flags, c.created_ms AS created_ms,"
+    " ifnull(s.updated_ms, c.created_ms) AS updated_ms, ifnull(s.ended_ms, 0) AS ended_ms,"
+    " ifnull(s.lease_end_ms, c.lease_end_ms) AS lease_end_ms, c.window_ms AS window_ms,"
+    " ifnull(s.first_attempt_ms, c.first_attempt_ms) AS first_attempt_ms,"
+    " ifnull(s.attempt_count, c.attempt_count) AS attempt_count, ifnull(s.result_status, 0) AS result_status,"
+    " ifnull(s.result_expires_ms, 9223372036854775807) AS result_expires_ms, ifnull(s.key_expires_ms, "
+    "9223372036854775807) AS key_expires_ms,"
+    " ifnull(s.tombstone_expires_ms, 9223372036854775807) AS tombstone_expires_ms, ifnull(s.original, 0) AS "
+    "original,"
+    " c.call_digest AS call_digest, c.operation_digest AS operation_digest,"
+    " c.fingerprint_version AS fingerprint_version, c.fingerprint AS fingerprint, c.credential AS credential,"
+    " ifnull(s.owner, c.owner) AS owner, c.tenant AS tenant, c.route AS route, c.scope AS scope,"
+    " c.call_id AS call_id, c.key AS key, c.key_spelling AS key_spelling, c.business_ref AS business_ref,"
+    " c.trace_id AS trace_id, c.fingerprint_rules AS fingerprint_rules, c.reverses AS reverses,"
+    " s.reversed_by AS reversed_by, s.attempts AS attempts, s.result_headers AS result_headers,"
+    " s.result_body AS result_body FROM asked c LEFT JOIN standing s ON s.id = c.id;",
 };
 #define SCHEMA_VERSION ((int64_t)(sizeof migrations / sizeof *migrations))
 
@@ -114,12 +161,15 @@ int sqlite_schema_migrate(sqlite3 *db, const char *path, bool read_only, int64_t
         *refused = STATUS_INVALID;
         return SQLITE_OK;
     }
-    rc = sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL);
+    /* All receipts may be copied: not in memory. */
+    rc = sqlite3_exec(db, "PRAGMA cache_spill = ON; BEGIN IMMEDIATE", NULL, NULL, NULL);
     for (; rc == SQLITE_OK && version < SCHEMA_VERSION; version++)
         rc = apply(db, version, now_ms);
     if (rc == SQLITE_OK)
         rc = sqlite3_exec(db, "COMMIT", NULL, NULL, NULL);
     if (rc != SQLITE_OK && !sqlite3_get_autocommit(db))
         sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL);
+    if (rc == SQLITE_OK)
+        rc = sqlite3_exec(db, "PRAGMA cache_spill = OFF", NULL, NULL, NULL);
     return rc;
 }

@@ -613,7 +613,8 @@ static int tell_done(struct sqlite_store *s, struct store_op *op)
 
 static int set_reversed(struct sqlite_store *s, int64_t id, struct slice reversed_by)
 {
-    sqlite3_stmt *stmt = connection_statement(&s->writer, SQL_REVERSED);
+    int rc = standing_make(s, id);
+    sqlite3_stmt *stmt = rc == SQLITE_OK ? connection_statement(&s->writer, SQL_REVERSED) : NULL;
     if (!stmt)
         return sqlite3_extended_errcode(s->writer.db);
     sqlite3_bind_int64(stmt, 1, id);

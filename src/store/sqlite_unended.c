@@ -12,36 +12,26 @@
 
 #define LOOKS 2 /* at named blocks, for each new name: more than one, so that names do not pile up */
 
-/* One row with one number, or none: `found`. */
-static int ask(struct sqlite_store *s, enum statement which, int64_t first, int64_t second, int64_t *answer,
-               bool *found)
-{
-    sqlite3_stmt *stmt = connection_statement(&s->writer, which);
-    if (!stmt)
-        return sqlite3_extended_errcode(s->writer.db);
-    sqlite3_bind_int64(stmt, 1, first);
-    if (sqlite3_bind_parameter_count(stmt) > 1)
-        sqlite3_bind_int64(stmt, 2, second);
-    int rc = connection_step(stmt);
-    *found = rc == SQLITE_ROW;
-    if (rc != SQLITE_ROW)
-        return rc;
-    *answer = sqlite3_column_int64(stmt, 0);
-    return sqlite3_reset(stmt);
-}
-
 static int look_at_next(struct sqlite_store *s, int64_t keep)
 {
-    int64_t block = 0, id;
+    int64_t block = 0;
     bool found = false;
-    int rc = ask(s, SQL_UNENDED_NEXT, s->unended_cursor, 0, &block, &found);
+    sqlite3_stmt *stmt = connection_statement(&s->writer, SQL_UNENDED_NEXT);
+    if (!stmt)
+        return sqlite3_extended_errcode(s->writer.db);
+    sqlite3_bind_int64(stmt, 1, s->unended_cursor);
+    int rc = connection_step(stmt);
+    if (rc == SQLITE_ROW) {
+        found = true;
+        block = sqlite3_column_int64(stmt, 0);
+        rc = sqlite3_reset(stmt);
+    }
     if (rc != SQLITE_OK)
         return rc;
     s->unended_cursor = found ? block : -1;
     if (!found || block == keep || block == s->unended_noted)
         return SQLITE_OK;
-    rc = ask(s, SQL_UNENDED_ANY, block * SQLITE_BLOCK_ROWS, block * SQLITE_BLOCK_ROWS + SQLITE_BLOCK_ROWS - 1,
-             &id, &found);
+    rc = standing_unended(s, block, &found);
     return rc == SQLITE_OK && !found ? connection_run(&s->writer, SQL_UNENDED_REMOVE, 1, &block) : rc;
 }
 

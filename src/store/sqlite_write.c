@@ -56,7 +56,7 @@ static int insert(struct sqlite_store *s, struct store_op *op, int64_t id, bool 
     if (rc == SQLITE_OK && state_unresolved(row.state))
         rc = unended_note(s, id);
     if (rc == SQLITE_OK)
-        rc = row_insert(&s->writer, &row, slot);
+        rc = standing_begin(s, &row, slot);
     if (rc == SQLITE_OK && op->keep)
         rc = kept_write(s, id, op->keep);
     if (rc != SQLITE_OK)
@@ -129,7 +129,8 @@ static int take(struct sqlite_store *s, struct store_op *op)
         op->row = given;
         return rc;
     }
-    sqlite3_stmt *stmt = connection_statement(&s->writer, SQL_TAKE);
+    rc = standing_make(s, id);
+    sqlite3_stmt *stmt = rc == SQLITE_OK ? connection_statement(&s->writer, SQL_TAKE) : NULL;
     if (!stmt)
         return sqlite3_extended_errcode(s->writer.db);
     sqlite3_bind_int64(stmt, 1, id);
@@ -143,8 +144,6 @@ static int take(struct sqlite_store *s, struct store_op *op)
         return rc;
     assert(sqlite3_changes(s->writer.db) == 1);
     rc = unended_note(s, id);
-    if (rc == SQLITE_OK && op->rows.call.has_result)
-        rc = connection_run(&s->writer, SQL_RESULT_DELETE, 1, &id);
     if (rc == SQLITE_OK)
         rc = row_read(&s->writer, id, &op->rows.call, &op->memory);
     if (holder_id == id)
@@ -195,12 +194,10 @@ static int attach(struct sqlite_store *s, struct store_op *op)
                                    holder.tombstone_expires_ms,
                                    s->now,
                                    REASON_SHARED};
-        rc = connection_run(&s->writer, SQL_ATTACH, 9, numbers);
-        if (rc == SQLITE_OK) {
-            assert(sqlite3_changes(s->writer.db) == 1);
-            if (op->rows.call.has_result)
-                rc = connection_run(&s->writer, SQL_RESULT_DELETE, 1, &id);
-        }
+        rc = standing_make(s, id);
+        if (rc == SQLITE_OK)
+            rc = connection_run(&s->writer, SQL_ATTACH, 9, numbers);
+        assert(rc != SQLITE_OK || sqlite3_changes(s->writer.db) == 1);
     }
     if (rc == SQLITE_OK)
         rc = row_read(&s->writer, id, &op->rows.call, &op->memory);
@@ -212,7 +209,8 @@ static int attach(struct sqlite_store *s, struct store_op *op)
 
 static int attempt(struct sqlite_store *s, struct store_op *op)
 {
-    sqlite3_stmt *stmt = connection_statement(&s->writer, SQL_ATTEMPT);
+    int rc = standing_make(s, op->id);
+    sqlite3_stmt *stmt = rc == SQLITE_OK ? connection_statement(&s->writer, SQL_ATTEMPT) : NULL;
     if (!stmt)
         return sqlite3_extended_errcode(s->writer.db);
     const struct call_row *row = &op->row;
@@ -227,7 +225,7 @@ static int attempt(struct sqlite_store *s, struct store_op *op)
         sqlite3_bind_null(stmt, 6);
     sqlite3_bind_int(stmt, 7, row->maybe_ran ? ROW_FLAG_MAYBE_RAN : 0);
     sqlite3_bind_int64(stmt, 8, row->first_attempt_ms ? row->first_attempt_ms : s->now);
-    int rc = connection_step(stmt);
+    rc = connection_step(stmt);
     if (rc != SQLITE_OK)
         return rc;
     op->done = sqlite3_changes(s->writer.db) == 1;
@@ -237,16 +235,23 @@ static int attempt(struct sqlite_store *s, struct store_op *op)
 static int renew(struct sqlite_store *s, struct store_op *op)
 {
     const int64_t numbers[] = {op->id, op->fence, op->row.lease_end_ms, s->now};
-    int rc = connection_run(&s->writer, SQL_RENEW, 4, numbers);
+    int rc = standing_make(s, op->id);
+    if (rc == SQLITE_OK)
+        rc = connection_run(&s->writer, SQL_RENEW, 4, numbers);
     if (rc != SQLITE_OK)
         return rc;
     op->done = sqlite3_changes(s->writer.db) == 1;
     return op->done ? SQLITE_OK : conflict(s, op);
 }
 
-static int end_row(struct sqlite_store *s, struct store_op *op, bool result, int64_t ended_ms)
+/* `changed`: the row was as the operation expects. */
+static int end_row(struct sqlite_store *s, struct store_op *op, bool result, int64_t ended_ms, bool *changed)
 {
-    sqlite3_stmt *stmt = connection_statement(&s->writer, SQL_END);
+    int rc = standing_end(s, op, result, ended_ms, changed);
+    if (rc != SQLITE_OK || *changed)
+        return rc;
+    rc = standing_make(s, op->id);
+    sqlite3_stmt *stmt = rc == SQLITE_OK ? connection_statement(&s->writer, SQL_END) : NULL;
     if (!stmt)
         return sqlite3_extended_errcode(s->writer.db);
     const struct call_row *row = &op->row;
@@ -274,24 +279,23 @@ static int end_row(struct sqlite_store *s, struct store_op *op, bool result, int
     sqlite3_bind_int64(stmt, 13, s->now);
     sqlite3_bind_int64(stmt, 14, ended_ms);
     sqlite3_bind_int64(stmt, 15, running ? row->lease_end_ms : 0);
-    return connection_step(stmt);
+    result_bind(stmt, 16, 17, row, result && row->body_kept);
+    rc = connection_step(stmt);
+    *changed = rc == SQLITE_OK && sqlite3_changes(s->writer.db) == 1;
+    return rc;
 }
 
 static int end(struct sqlite_store *s, struct store_op *op)
 {
-    const unsigned settled_later = 1u << STATE_UNKNOWN | 1u << STATE_FAILED;
     struct call_row *row = &op->row;
     bool result = row->has_result && row->result_status && !op->answer_only;
-    int rc = end_row(s, op, result, state_running(row->state) ? 0 : s->now);
+    bool changed = false;
+    int rc = end_row(s, op, result, state_running(row->state) ? 0 : s->now, &changed);
     if (rc != SQLITE_OK)
         return rc;
-    if (sqlite3_changes(s->writer.db) != 1)
+    if (!changed)
         return conflict(s, op);
-    if (result && row->body_kept)
-        rc = result_write(&s->writer, op->id, row);
-    else if (result && op->from_states & settled_later)
-        rc = connection_run(&s->writer, SQL_RESULT_DELETE, 1, &op->id);
-    if (rc == SQLITE_OK && state_unresolved(row->state) && op->from_states & 1u << STATE_FAILED)
+    if (state_unresolved(row->state) && op->from_states & 1u << STATE_FAILED)
         rc = unended_note(s, op->id);
     if (rc == SQLITE_OK && op->make_task &&
         (row->state == STATE_UNKNOWN || op->task_cause == TASK_CAUSE_FAILED))
@@ -338,7 +342,9 @@ static int fence(struct sqlite_store *s, struct store_op *op)
                                    op->row.result_expires_ms,
                                    op->row.key_expires_ms,
                                    op->row.tombstone_expires_ms};
-        rc = connection_run(&s->writer, SQL_FENCE, 6, numbers);
+        rc = standing_make(s, id);
+        if (rc == SQLITE_OK)
+            rc = connection_run(&s->writer, SQL_FENCE, 6, numbers);
         if (rc != SQLITE_OK)
             return rc;
         assert(sqlite3_changes(s->writer.db) == 1);
@@ -365,14 +371,15 @@ static int expire(struct sqlite_store *s, struct store_op *op)
     size_t limit = op->limit < STORE_IDS_MAX ? op->limit : STORE_IDS_MAX;
     while (op->count < limit && s->foreign_next < s->foreign_count) {
         int64_t id = s->foreign[s->foreign_next++];
-        sqlite3_stmt *stmt = connection_statement(&s->writer, SQL_EXPIRE);
+        int rc = standing_make(s, id);
+        sqlite3_stmt *stmt = rc == SQLITE_OK ? connection_statement(&s->writer, SQL_EXPIRE) : NULL;
         if (!stmt)
             return sqlite3_extended_errcode(s->writer.db);
         sqlite3_bind_int64(stmt, 1, id);
         sqlite3_bind_int(stmt, 2, REASON_LEASE_EXPIRED);
         sqlite3_bind_int64(stmt, 3, s->now);
         sqlite3_bind_text(stmt, 4, s->owner, -1, SQLITE_STATIC);
-        int rc = connection_step(stmt);
+        rc = connection_step(stmt);
         if (rc == SQLITE_OK && sqlite3_changes(s->writer.db) == 1) {
             op->expired[op->count++] = id;
             rc = task_add(s, id, op->task_due_ms, op->task_cause);
