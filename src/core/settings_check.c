@@ -136,10 +136,6 @@ static void check_top(struct checker *c)
                           s->admin);
             told(c, SETTINGS_ERROR, "address-twice", SETTING_ID_admin);
         }
-    if (s->cache[0]) {
-        buffer_text(&c->text, "a cache in front of the store is not available yet; leave it out");
-        told(c, SETTINGS_ERROR, "not-available", SETTING_ID_cache);
-    }
     if (s->archive[0]) {
         buffer_text(&c->text,
                     "the archive is not available yet; leave it out (with key_life = forever, ended calls "

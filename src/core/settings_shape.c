@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "core/settings_shape.h"
 
+#include "core/cache_address.h"
+
 static bool is_alnum(char c)
 {
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
@@ -110,6 +112,12 @@ static bool shape_store(struct slice s, struct buffer *why)
     else
         buffer_text(why, "a store is sqlite:PATH, such as sqlite:/var/lib/samekey/receipts.db");
     return false;
+}
+
+static bool shape_cache(struct slice s, struct buffer *why)
+{
+    struct cache_address address;
+    return s.len == 0 || cache_address_parse(&address, s, why) == STATUS_OK;
 }
 
 /* The pattern syntax itself is checked where patterns are compiled; here only what every path must be. */
@@ -356,6 +364,8 @@ bool settings_shape(enum setting_id id, struct slice text, struct buffer *why)
         return shape_upstream(text, why);
     case SETTING_ID_store:
         return shape_store(text, why);
+    case SETTING_ID_cache:
+        return shape_cache(text, why);
     case SETTING_ID_path:
         return shape_path(text, why);
     case SETTING_ID_methods:

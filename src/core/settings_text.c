@@ -5,6 +5,7 @@
  */
 #include "core/settings.h"
 
+#include "core/cache_address.h"
 #include "core/settings_shape.h"
 
 /* A factor in thousandths is enough for people; the parser takes up to six digits. */
@@ -139,6 +140,11 @@ static void print_row(struct buffer *out, const struct settings *s, const struct
             buffer_format(out, "%s\"%.*s: (hidden)\"", i ? ", " : "", (int)name.len, name.data);
         }
         buffer_byte(out, '}');
+    } else if (row == &settings_table[SETTING_ID_cache] && s->cache[0]) {
+        struct buffer shown = {0}; /* without its password */
+        cache_address_show(&shown, slice_text(s->cache));
+        write_quoted(out, buffer_view(&shown));
+        buffer_fini(&shown);
     } else {
         settings_value_text(out, s, route, row);
     }

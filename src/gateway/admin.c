@@ -2,6 +2,7 @@
 #include "gateway/admin.h"
 
 #include "gateway/answer.h"
+#include "gateway/endings.h"
 #include "gateway/gateway.h"
 #include "gateway/receipts.h"
 #include "gateway/visit.h"
@@ -80,8 +81,10 @@ static void on_head(void *context, struct request *request)
     }
     if (slice_is(head->path, "/readyz") && reads) {
         bool ready = gateway_ready(shard->gateway);
-        answer_text(request, ready ? 200 : 503, "text/plain; charset=utf-8",
-                    slice_text(ready ? "ready\n" : "not ready\n"));
+        struct buffer words = {0};
+        buffer_format(&words, "%s%s", ready ? "ready\n" : "not ready\n", gateway_cache_words(shard->gateway));
+        answer_text(request, ready ? 200 : 503, "text/plain; charset=utf-8", buffer_view(&words));
+        buffer_fini(&words);
         return;
     }
     if (!shard_setup(shard)->admin_token.len && !asked_from_here(head)) {
@@ -98,6 +101,7 @@ static void on_head(void *context, struct request *request)
     }
     if (slice_is(head->path, "/metrics") && reads) {
         struct buffer text = {0};
+        endings_ratios(shard->metrics);
         metrics_write(shard->metrics, &text);
         answer_text(request, 200, METRICS_CONTENT_TYPE, buffer_view(&text));
         buffer_fini(&text);

@@ -3,11 +3,14 @@
 
 #include "gateway/admin.h"
 #include "gateway/node.h"
+#include "gateway/endings.h"
 #include "gateway/receipts.h"
+#include "gateway/redis.h"
 #include "gateway/run.h"
 #include "gateway/shard.h"
 #include "gateway/upkeep.h"
 #include "net/listen.h"
+#include "store/secret.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -70,6 +73,8 @@ struct gateway {
     struct net_timer drain_timer;
     size_t empty_threads;
     atomic_bool ready;
+    atomic_int cache_links;                   /* loops whose link to the cache is up */
+    uint8_t cache_secret[STORE_SECRET_BYTES]; /* seals what is kept there */
     struct net_timer store_timer;
     atomic_bool store_fails; /* set by the writer */
     bool store_told;         /* what the log says of it */
@@ -82,14 +87,30 @@ bool gateway_ready(const struct gateway *g)
     return atomic_load(&g->ready);
 }
 
-int64_t gateway_log_dropped(const struct gateway *g)
-{
-    return (int64_t)log_writer_dropped(g->log_writer);
 void gateway_store_stats(const struct gateway *g, struct store_stats *out)
 {
     store_stats(g->store, out);
 }
 
+void gateway_cache_link(struct gateway *g, bool up)
+{
+    if (up)
+        atomic_fetch_add(&g->cache_links, 1);
+    else if (atomic_load(&g->cache_links) > 0)
+        atomic_fetch_sub(&g->cache_links, 1);
+}
+
+const char *gateway_cache_words(const struct gateway *g)
+{
+    if (!g->setup->settings->cache[0])
+        return "";
+    return atomic_load(&g->cache_links) > 0 ? "cache: reachable\n"
+                                            : "cache: not reachable; served without it, from the store\n";
+}
+
+int64_t gateway_log_dropped(const struct gateway *g)
+{
+    return (int64_t)log_writer_dropped(g->log_writer);
 }
 
 static void say(struct gateway *g, enum log_level level, const char *event, const char *detail)
@@ -133,6 +154,8 @@ static enum status shard_start(struct gateway *g, struct thread *t, size_t index
         status = metrics_loop_new(g->metrics, &shard->counts);
     if (status == STATUS_OK && !(shard->outlets = outlets_new(shard, g->setup)))
         status = STATUS_NO_MEMORY;
+    if (status == STATUS_OK)
+        status = endings_open(shard, g->setup->settings, g->cache_secret);
     return status;
 }
 
@@ -151,6 +174,8 @@ static void shard_fini(struct shard *shard)
         store_op_fini(&job->op);
         free(job);
     }
+    redis_close(shard->redis);
+    redis_free(shard->redis);
     cache_free(shard->cache);
     fingerprinter_fini(&shard->print);
     log_close(shard->log);
@@ -309,6 +334,7 @@ static void on_stop(struct letter *letter)
     shard->server_count = 0;
     net_timer_disarm(shard->loop, &LIST_ENTRY(order, struct thread, stop)->count_timer);
     runs_abandon(shard);
+    redis_close(shard->redis); /* who waits for it asks the store, and is waited for below */
     await_jobs(&LIST_ENTRY(order, struct thread, stop)->drain_timer);
 }
 
@@ -479,6 +505,9 @@ static int open_store(struct gateway *g, struct buffer *error)
                         "the store cannot be opened", error);
     if (g->restored && store_raise_covers_since(g->store, clock_wall_ms()) != STATUS_OK)
         return complain(EXIT_UNAVAILABLE, "the store cannot write down that it was restored", error);
+    if (s->cache[0] && store_secret(g->store, g->cache_secret) != STATUS_OK)
+        return complain(EXIT_UNAVAILABLE,
+                        "the store's secret, which seals what is kept in the cache, cannot be read", error);
     struct worker_settings worker = {
         .queue_max = (size_t)s->store_queue,
         .watches_max = (size_t)s->store_queue * 4,

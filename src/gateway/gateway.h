@@ -28,6 +28,11 @@ bool gateway_ready(const struct gateway *gateway);
 /* Rows and bytes of the store as of its last batch. Any thread. */
 struct store_stats;
 void gateway_store_stats(const struct gateway *gateway, struct store_stats *out);
+/* A loop's link to the cache in front of the store came up or went. Any thread. */
+void gateway_cache_link(struct gateway *gateway, bool up);
+/* What /readyz says of it, behind `ready`: "" where none is configured. A cache that is down takes nothing away: it stays
+ * ready. Any thread. */
+const char *gateway_cache_words(const struct gateway *gateway);
 
 /* Log lines lost so far. Any thread. */
 int64_t gateway_log_dropped(const struct gateway *gateway);

@@ -21,6 +21,7 @@ enum labels {
     LABELS_PROBLEM,
     LABELS_ANSWER,
     LABELS_STATE,
+    LABELS_LAYER,
 };
 
 #define ANSWER_COUNT (RECEIPT_ANSWER_UNKNOWN + 1)
@@ -88,6 +89,8 @@ static size_t label_count(enum labels labels)
         return ANSWER_COUNT;
     case LABELS_STATE:
         return STATE_COUNT;
+    case LABELS_LAYER:
+        return CACHE_LAYER_COUNT;
     default:
         return 1;
     }
@@ -257,6 +260,8 @@ void metrics_set(struct metrics *m, enum metric metric, size_t route, size_t lab
         atomic_store_explicit(&m->whole->slots[slot], value, memory_order_relaxed);
 }
 
+static const char *const layer_texts[CACHE_LAYER_COUNT] = {"memory", "redis", "running"};
+
 static const char *label_text(enum labels labels, size_t label)
 {
     switch (labels) {
@@ -268,12 +273,14 @@ static const char *label_text(enum labels labels, size_t label)
         return receipt_answer_text((enum receipt_answer)label);
     case LABELS_STATE:
         return state_text((enum call_state)label);
+    case LABELS_LAYER:
+        return layer_texts[label];
     default:
         return "";
     }
 }
 
-static const char *const label_names[] = {"", "", "outcome", "problem", "answer", "state"};
+static const char *const label_names[] = {"", "", "outcome", "problem", "answer", "state", "layer"};
 
 /* The first values of two sets mean "none": no request ends so. */
 static size_t first_label(enum labels labels)
@@ -342,7 +349,7 @@ void metrics_document(struct buffer *out)
 {
     static const char *const kinds[] = {"counter", "gauge", "histogram"};
     static const char *const labels[] = {"",          "`route`",  "`route`, `outcome`",
-                                         "`problem`", "`answer`", "`state`"};
+                                         "`problem`", "`answer`", "`state`", "`layer`"};
     buffer_text(out, "| metric | type | labels | |\n|---|---|---|---|\n");
     for (size_t i = 0; i < METRIC_COUNT; i++)
         buffer_format(out, "| `%s` | %s | %s | %s |\n", rows[i].name, kinds[rows[i].kind],

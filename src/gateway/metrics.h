@@ -29,6 +29,9 @@ enum metric {
     METRIC_COUNT
 };
 
+/* Where a receipt may be told from: the loop's memory of ended ones, Redis, and the moment's memory of running ones. */
+enum cache_layer { CACHE_LAYER_MEMORY, CACHE_LAYER_REDIS, CACHE_LAYER_RUNNING, CACHE_LAYER_COUNT };
+
 /* All threads' numbers; and one thread's. */
 struct metrics;
 struct metrics_loop;
@@ -54,7 +57,7 @@ enum status metrics_loop_new(struct metrics *m, struct metrics_loop **out);
 
 /*
  * Adds to a counter or a gauge (gauges take negative numbers too). `route` is what metrics_route() says, and
- * `label` the value of the closed set: enum outcome, enum problem, enum receipt_answer or enum call_state. Either is 0
+ * `label` the value of the closed set: enum outcome, enum problem, enum receipt_answer, enum call_state or enum cache_layer. Either is 0
  * for a metric without that label. A route or label out of range is counted under no series: nothing happens.
  * A NULL part counts nothing.
  */

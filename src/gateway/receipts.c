@@ -7,6 +7,8 @@
 #include "core/deadline.h"
 #include "core/key.h"
 #include "gateway/answer.h"
+#include "gateway/endings.h"
+#include "gateway/redis.h"
 #include "gateway/visit.h"
 
 #include <assert.h>
@@ -20,19 +22,29 @@
 
 enum asker_verb { ASK_READ, ASK_FENCE, ASK_CANCEL, ASK_REPORT };
 
-/* One read of the store that several may share, and for a running call what it said, for a moment. */
+/* One read that several may share, and for a running call what it said, for a moment.
+ *
+ *   ASKING Redis --not here--> READING the store --running call--> KEPT for RECEIPTS_RUNNING_MS
+ *
+ * Reads of the store are numbered. Who needs to know what stands now (because he would be told NOT_RECEIVED, or has just
+ * changed it) is served by a read that began after he came, and never by one begun earlier. */
+enum lookup_phase { LOOKUP_ASKING, LOOKUP_READING, LOOKUP_KEPT };
+
 struct lookup {
     struct list chain, age;
+    struct shard *shard;
     struct digest call;
-    bool reading;       /* its job is on the way */
-    int64_t until_ms;   /* kept until then */
-    struct job *job;    /* holds the rows that are kept */
-    struct list askers; /* who began it, then who came while it read */
-    bool kept_now;      /* in the table */
+    enum lookup_phase phase;
+    uint64_t number;        /* of its read of the store, once that has begun */
+    int64_t until_ms;       /* kept until then */
+    struct redis_ask redis; /* while ASKING */
+    struct job *job;        /* holds the rows that are kept */
+    struct list askers;     /* who began it first; the texts that are asked for are his */
 };
 
 struct lookup_table {
     size_t kept;
+    uint64_t reads; /* of the store begun so far */
     struct list by_age;
     struct list buckets[LOOKUP_BUCKETS];
 };
@@ -50,7 +62,8 @@ struct asker {
     struct buffer body;
     struct identity id;
     struct list link;      /* in a lookup's askers */
-    bool began;            /* its lookup began with it */
+    uint64_t came;         /* how many reads of the store had begun by then */
+    bool fresh;            /* no earlier read will do */
     int64_t wait_until_ms; /* monotonic; 0: does not wait */
     int64_t since_ms;      /* ?since=, or 0 */
     struct net_timer timer;
@@ -62,7 +75,8 @@ struct asker {
     struct slice result_headers, result_body;
 };
 
-static void read_store(struct asker *a);
+static void look_up(struct asker *a);
+static void look_up_again(struct asker *a);
 static void tell(struct asker *a, const struct rows *rows);
 
 static int64_t now_of(const struct asker *a)
@@ -175,7 +189,7 @@ static void watched(struct job *job)
         if (job->op.status == STATUS_OK && job->op.rows.call.state != STATE_FAILED)
             tell(a, &job->op.rows);
         else
-            read_store(a);
+            look_up_again(a);
     }
     job_free(job);
     drop(a);
@@ -190,7 +204,7 @@ static void on_wait_over(struct net_timer *timer)
     a->watch = NULL;
     a->wait_until_ms = 0;
     worker_cancel(a->shard->worker, &watch->op);
-    read_store(a);
+    look_up_again(a);
 }
 
 static bool begin_wait(struct asker *a, const struct call_row *row)
@@ -236,7 +250,7 @@ static void lookup_free(struct lookup_table *t, struct lookup *l)
 {
     list_remove(&l->chain);
     list_remove(&l->age);
-    if (l->kept_now)
+    if (l->phase == LOOKUP_KEPT)
         t->kept--;
     job_free(l->job);
     free(l);
@@ -267,44 +281,94 @@ void receipts_fini(struct shard *shard)
     shard->lookups = NULL;
 }
 
-static void looked_up(struct job *job)
+/* Tells everybody who waits for the lookup; those it cannot serve are looked up again, together. */
+static void tell_askers(struct lookup *l, const struct rows *rows, struct list *again)
 {
-    struct lookup *l = job->owner;
-    struct shard *shard = job->shard;
-    struct lookup_table *t = shard->lookups;
-    struct rows *rows = &job->op.rows;
-    int64_t now = net_loop_now(shard->loop);
-    bool good = job->op.status == STATUS_OK;
-    struct list again, *item;
-    list_init(&again);
-    l->reading = false;
+    struct list *item;
     while ((item = list_pop_front(&l->askers))) {
         struct asker *a = LIST_ENTRY(item, struct asker, link);
-        if (good && !rows->call.id && !a->began) {
-            list_push_back(&again, item); /* its call may have come after this read began */
+        if (rows && (a->fresh || !rows->call.id) && l->number <= a->came) {
+            list_push_back(again, item);
             continue;
         }
-        if (good)
+        if (rows)
             tell(a, rows);
         else if (a->request)
             store_trouble(a, 0);
         drop(a);
     }
-    if (good)
-        cache_put(shard->cache, rows, now);
-    if (good && state_running(rows->call.state) && t->kept < LOOKUPS_KEPT) {
-        l->until_ms = now + RECEIPTS_RUNNING_MS;
-        l->kept_now = true;
+}
+
+static void again_all(struct list *again)
+{
+    struct list *item;
+    while ((item = list_pop_front(again))) {
+        struct asker *a = LIST_ENTRY(item, struct asker, link);
+        if (a->request)
+            look_up(a);
+        drop(a);
+    }
+}
+
+static void looked_up(struct job *job)
+{
+    struct lookup *l = job->owner;
+    struct shard *shard = job->shard;
+    struct lookup_table *t = shard->lookups;
+    const struct rows *rows = job->op.status == STATUS_OK ? &job->op.rows : NULL;
+    struct list again;
+    list_init(&again);
+    tell_askers(l, rows, &again);
+    if (rows)
+        endings_keep(shard, rows);
+    if (rows && state_running(rows->call.state) && t->kept < LOOKUPS_KEPT) {
+        l->phase = LOOKUP_KEPT;
+        l->until_ms = net_loop_now(shard->loop) + RECEIPTS_RUNNING_MS;
         t->kept++;
     } else {
         lookup_free(t, l);
     }
-    while ((item = list_pop_front(&again))) {
-        struct asker *a = LIST_ENTRY(item, struct asker, link);
-        if (a->request)
-            read_store(a);
-        drop(a);
+    again_all(&again);
+}
+
+/* Nobody knew better: the store is read. */
+static void lookup_read(struct lookup *l)
+{
+    struct shard *shard = l->shard;
+    struct lookup_table *t = shard->lookups;
+    const struct asker *first = LIST_ENTRY(l->askers.next, struct asker, link);
+    struct job *job = job_new(shard, STORE_LOOKUP, l, looked_up);
+    if (!job) {
+        struct list none;
+        list_init(&none);
+        tell_askers(l, NULL, &none);
+        lookup_free(t, l);
+        return;
     }
+    metrics_add(shard->counts, METRIC_cache_misses, 0, CACHE_LAYER_RUNNING, 1);
+    l->phase = LOOKUP_READING;
+    l->number = ++t->reads;
+    l->job = job;
+    job->op.row.call_digest = first->id.call_digest;
+    job->op.row.tenant = first->id.tenant;
+    job->op.row.call_id = first->id.call_id;
+    job_submit(job);
+}
+
+static void redis_answered(struct redis_ask *ask, const struct rows *rows)
+{
+    struct lookup *l = LIST_ENTRY(ask, struct lookup, redis);
+    struct shard *shard = l->shard;
+    struct list again;
+    if (!rows || !endings_document_stands(shard_setup(shard), &rows->call)) {
+        lookup_read(l);
+        return;
+    }
+    list_init(&again);
+    tell_askers(l, rows, &again);
+    endings_keep_near(shard, rows);
+    lookup_free(shard->lookups, l);
+    again_all(&again);
 }
 
 /* Forgets what has been kept long enough. */
@@ -312,69 +376,78 @@ static void expire(struct lookup_table *t, int64_t now_ms)
 {
     while (!list_empty(&t->by_age)) {
         struct lookup *l = LIST_ENTRY(t->by_age.next, struct lookup, age);
-        if (l->reading || l->until_ms > now_ms)
+        if (l->phase != LOOKUP_KEPT || l->until_ms > now_ms)
             break;
         lookup_free(t, l);
     }
 }
 
-static void read_store(struct asker *a)
+/* Joins a read that is on its way or was just made, or begins one. */
+static void look_up(struct asker *a)
 {
     struct shard *shard = a->shard;
     struct lookup_table *t = table_of(shard);
     int64_t now = now_of(a);
+    struct lookup *l = NULL;
     if (!t) {
         store_trouble(a, 0);
         return;
     }
     expire(t, now);
     struct list *bucket = bucket_of(t, &a->id.call_digest);
-    for (struct list *item = bucket->next; item != bucket; item = item->next) {
-        struct lookup *l = LIST_ENTRY(item, struct lookup, chain);
-        if (!digest_equal(&l->call, &a->id.call_digest))
-            continue;
-        if (l->reading) {
-            a->began = false;
-            list_push_back(&l->askers, &hold(a)->link);
-            return;
-        }
-        /* A wait's second look must be fresh: what is kept may be from before the end. */
-        if (now < l->until_ms && a->watch == NULL && a->wait_until_ms == 0 && !a->began) {
-            tell(a, &l->job->op.rows);
-            return;
-        }
-        lookup_free(t, l);
-        break;
+    for (struct list *item = bucket->next; item != bucket && !l; item = item->next) {
+        struct lookup *other = LIST_ENTRY(item, struct lookup, chain);
+        if (digest_equal(&other->call, &a->id.call_digest))
+            l = other;
     }
-    struct lookup *l = calloc(1, sizeof *l);
-    struct job *job = l ? job_new(shard, STORE_LOOKUP, l, looked_up) : NULL;
-    if (!job) {
-        free(l);
+    if (l && l->phase != LOOKUP_KEPT) {
+        metrics_add(shard->counts, METRIC_cache_hits, 0, CACHE_LAYER_RUNNING, 1);
+        list_push_back(&l->askers, &hold(a)->link);
+        return;
+    }
+    if (l && !a->fresh && now < l->until_ms) {
+        metrics_add(shard->counts, METRIC_cache_hits, 0, CACHE_LAYER_RUNNING, 1);
+        tell(a, &l->job->op.rows);
+        return;
+    }
+    if (l)
+        lookup_free(t, l);
+    l = calloc(1, sizeof *l);
+    if (!l) {
         store_trouble(a, 0);
         return;
     }
+    l->shard = shard;
     l->call = a->id.call_digest;
-    l->reading = true;
-    l->job = job;
     list_init(&l->askers);
     list_push_back(bucket, &l->chain);
     list_push_back(&t->by_age, &l->age);
-    a->began = true;
     list_push_back(&l->askers, &hold(a)->link);
-    job->op.row.call_digest = a->id.call_digest;
-    job->op.row.tenant = a->id.tenant;
-    job->op.row.call_id = a->id.call_id;
-    job_submit(job);
+    l->redis = (struct redis_ask){
+        .call = l->call, .tenant = a->id.tenant, .call_id = a->id.call_id, .then = redis_answered};
+    if (a->fresh || !redis_ask(shard->redis, &l->redis))
+        lookup_read(l);
+}
+
+/* What stands now, whatever was read before. */
+static void look_up_again(struct asker *a)
+{
+    struct lookup_table *t = table_of(a->shard);
+    a->fresh = true;
+    a->came = t ? t->reads : 0;
+    look_up(a);
 }
 
 static void begin_read(struct asker *a)
 {
+    struct lookup_table *t = table_of(a->shard);
     struct rows rows;
-    /* A SUCCESS promises nothing about new keys, so its document may come from memory. */
-    if (cache_get(a->shard->cache, &a->id.call_digest, now_of(a), &rows) && rows.call.state == STATE_SUCCESS)
+    a->came = t ? t->reads : 0;
+    if (endings_near(a->shard, &a->id.call_digest, &rows) &&
+        endings_document_stands(a->outlets->setup, &rows.call))
         tell(a, &rows);
     else
-        read_store(a);
+        look_up(a);
 }
 
 /* ---- fence, cancel, report ---------------------------------------------------------------------------------- */
@@ -441,8 +514,7 @@ static void changed(struct job *job)
                   LOG_STRING("state", state_text(a->reported)));
         cache_drop(shard->cache, &a->id.call_digest);
         a->verb = ASK_READ;
-        a->began = true; /* a fresh read, after the change */
-        read_store(a);
+        look_up_again(a);
     }
     job_free(job);
     drop(a);
@@ -879,6 +951,11 @@ void receipts_begin(struct shard *shard, struct request *request, bool admin)
     }
     if (!read_principal(a) || !read_waits(a))
         return;
+    /* The address goes with the asker's connection; who shares its read goes on needing the id. */
+    if (!arena_copy(&a->arena, a->id.call_id, &a->id.call_id)) {
+        answer_problem(a, PROBLEM_OVERLOADED, NULL, STATE_UNKNOWN);
+        return;
+    }
     a->id.call_digest = digest_call(&shard->print.hasher, a->id.tenant, a->id.call_id);
     if (a->verb == ASK_READ && !guards(a)) {
         answer_unknown(a, 503, REASON_NOT_GUARDED, 0);

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+#include "gateway/endings.h"
 #include "gateway/run_parts.h"
 #include "gateway/settle.h"
 
@@ -137,7 +138,7 @@ static void ended(struct job *job)
     if (status == STATUS_OK) {
         struct rows rows = run_rows(run);
         if (run->effect.final)
-            cache_put(shard->cache, &rows, run_now(run));
+            endings_keep(shard, &rows);
         if (run->effect.state == STATE_UNKNOWN)
             metrics_add(shard->counts, METRIC_compensations, run->lane->series, 0, 1);
         log_event(shard->log, LOG_LEVEL_INFO, clock_wall_ms(), run->id.call_id, "call_ended",

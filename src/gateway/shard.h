@@ -27,6 +27,7 @@
 struct gateway;
 struct shard;
 struct lookup_table;
+struct redis;
 
 /* Upstream connections of one setup on one shard. */
 struct outlets {
@@ -48,6 +49,8 @@ struct shard {
     struct fingerprinter print;
     struct prng random;
     struct cache *cache;
+    struct redis *redis; /* behind the cache; NULL: none */
+    int64_t lie_told_ms; /* when the log last heard of an entry that was not to be believed */
     struct log *log;
     struct metrics *metrics;
     struct metrics_loop *counts;

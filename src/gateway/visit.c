@@ -2,6 +2,7 @@
 #include "gateway/visit_parts.h"
 
 #include "core/deadline.h"
+#include "gateway/endings.h"
 #include "gateway/run.h"
 
 #include <assert.h>
@@ -119,11 +120,57 @@ static struct identity_inputs inputs_of(struct visit *visit)
     };
 }
 
-/* Everything is known: the cache is looked at, then the store is asked. */
+/* Whether rows of a cache answer the visit. The keeper makes every check on them that it makes on rows of the store, and
+ * whatever it says but "replay" is the store's to say. */
+static bool replay_cached(struct visit *visit, const struct rows *rows)
+{
+    struct verdict verdict;
+    keeper_arrive(&visit->arrival, rows, &verdict);
+    if (verdict.verb != KEEPER_REPLAY || keeper_replay_problem(&rows->call) != PROBLEM_NONE)
+        return false;
+    visit_answer_row(visit, rows, false, false);
+    return true;
+}
+
+static void arrive_at_store(struct visit *visit)
+{
+    visit_enter_admission(visit);
+    visit_ask_store(visit, visit->refusal != ADMIT_YES);
+}
+
+/* The texts that point into the request's head: it goes with the caller, and what is asked for outlives it. */
+static bool own_texts(struct visit *visit)
+{
+    struct identity *id = &visit->id;
+    struct slice *texts[] = {&id->call_id, &id->key_spelling, &id->business_ref};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        if (texts[i]->len && !arena_copy(&visit->arena, *texts[i], texts[i]))
+            return false;
+    }
+    return true;
+}
+
+static void cache_answered(struct redis_ask *ask, const struct rows *rows)
+{
+    struct visit *visit = LIST_ENTRY(ask, struct visit, cached);
+    if (visit->request) {
+        if (rows && replay_cached(visit, rows))
+            endings_keep_near(visit->shard, rows);
+        else
+            arrive_at_store(visit);
+    }
+    visit_drop(visit);
+}
+
+/* Everything is known: the caches are looked at, then the store is asked. */
 static void arrive(struct visit *visit)
 {
     struct identity *id = &visit->id;
     struct shard *shard = visit->shard;
+    if (!own_texts(visit)) {
+        visit_store_failed(visit, STATUS_FULL);
+        return;
+    }
     if (!id->call_id.len) {
         char made[CALLID_BYTES_MAX + 1];
         size_t len = callid_make(shard->ids, clock_wall_ms(), made);
@@ -149,16 +196,17 @@ static void arrive(struct visit *visit)
     };
     visit->phase = VISIT_DECIDING;
     struct rows rows;
-    if (!id->call_id_made && cache_get(shard->cache, &id->call_digest, visit_now(visit), &rows)) {
-        struct verdict verdict;
-        keeper_arrive(&visit->arrival, &rows, &verdict);
-        if (verdict.verb == KEEPER_REPLAY && keeper_replay_problem(&rows.call) == PROBLEM_NONE) {
-            visit_answer_row(visit, &rows, false, false);
+    if (!id->call_id_made && endings_near(shard, &id->call_digest, &rows) && replay_cached(visit, &rows))
+        return;
+    if (!id->call_id_made) {
+        visit->cached = (struct redis_ask){
+            .call = id->call_digest, .tenant = id->tenant, .call_id = id->call_id, .then = cache_answered};
+        visit_hold(visit);
+        if (redis_ask(shard->redis, &visit->cached))
             return;
-        }
+        visit_drop(visit);
     }
-    visit_enter_admission(visit);
-    visit_ask_store(visit, visit->refusal != ADMIT_YES);
+    arrive_at_store(visit);
 }
 
 static void read_body_identity(struct visit *visit)
@@ -190,6 +238,10 @@ static void window_answered(struct job *job)
 
 static void ask_window(struct visit *visit)
 {
+    if (!own_texts(visit)) {
+        visit_store_failed(visit, STATUS_FULL);
+        return;
+    }
     struct job *job = job_new(visit->shard, STORE_LOOKUP, visit_hold(visit), window_answered);
     if (!job) {
         visit_drop(visit);

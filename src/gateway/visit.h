@@ -19,6 +19,7 @@
 
 #include "core/keeper.h"
 #include "gateway/identity.h"
+#include "gateway/redis.h"
 #include "gateway/shard.h"
 
 struct answer_facts;
@@ -51,7 +52,8 @@ struct visit {
     bool asked_admission; /* the rate was counted */
     enum admit refusal;   /* why there is no place */
     int64_t refusal_retry_ms;
-    struct job *watch; /* while JOINED */
+    struct redis_ask cached; /* while DECIDING and the cache in front of the store is asked */
+    struct job *watch;       /* while JOINED */
     bool joined_operation;
     struct run *run;      /* while RUNNING */
     bool run_ended;       /* its ending is on disk and in the log */

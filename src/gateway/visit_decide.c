@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+#include "gateway/endings.h"
 #include "gateway/run.h"
 #include "gateway/visit_parts.h"
 
@@ -57,7 +58,7 @@ static void join_over(struct job *job)
         } else {
             visit_answer_row(visit, &rows, true, false);
         }
-        cache_put(visit->shard->cache, &rows, visit_now(visit));
+        endings_keep_near(visit->shard, &rows); /* who ended it has kept it for all */
     }
     job_free(job);
     visit_drop(visit);
@@ -142,7 +143,7 @@ static void store_answered(struct job *job)
     } else if (op->done && op->kind == STORE_TAKE) {
         claimed(visit, op, op->expect_call_id != 0);
     } else if (op->done && op->kind == STORE_ATTACH) {
-        cache_put(visit->shard->cache, &op->rows, visit_now(visit));
+        endings_keep(visit->shard, &op->rows);
         visit_leave_admission(visit);
         visit_answer_row(visit, &op->rows, false, false);
     } else if (!visit->request) {
@@ -336,7 +337,7 @@ void visit_decide(struct visit *visit, const struct rows *rows)
         break;
     case KEEPER_REPLAY:
         visit_leave_admission(visit);
-        cache_put(visit->shard->cache, rows, visit_now(visit));
+        endings_keep(visit->shard, rows);
         visit_answer_row(visit, rows, false, false);
         break;
     case KEEPER_ATTACH:

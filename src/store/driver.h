@@ -6,7 +6,7 @@
 #ifndef SAMEKEY_STORE_DRIVER_H
 #define SAMEKEY_STORE_DRIVER_H
 
-#include "store/store.h"
+#include "store/secret.h"
 
 struct store_driver {
     void (*batch)(struct store *store, struct store_op **ops, size_t count);
@@ -16,6 +16,8 @@ struct store_driver {
     void (*idle)(struct store *store);
     void (*stats)(struct store *store, struct store_stats *out);
     enum status (*raise_covers_since)(struct store *store, int64_t covers_since_ms);
+    /* As store_secret(); with `anew` a new one is made, whether there was one or not. NULL: it keeps none. */
+    enum status (*secret)(struct store *store, bool anew, uint8_t secret[STORE_SECRET_BYTES]);
     void (*close)(struct store *store);
 };
 
@@ -31,6 +33,11 @@ struct store_reader {
 /* `rest` is the URL behind "sqlite:". Errors as store_open(). */
 enum status sqlite_store_open(struct store **out, const char *rest, const struct store_settings *settings,
                               struct buffer *error);
+
+/* Makes a new secret of the system's random numbers; false: it gave none. */
+bool secret_make(uint8_t secret[STORE_SECRET_BYTES]);
+/* Of the SQLite store, in a file of its own. */
+enum status sqlite_secret(struct store *store, bool anew, uint8_t secret[STORE_SECRET_BYTES]);
 
 /* Empties what an operation answers, before it runs (again). Its memory is kept for reuse. */
 void store_op_reset(struct store_op *op);

@@ -531,6 +531,7 @@ static const struct store_driver sqlite_driver = {
     .idle = sqlite_idle,
     .stats = sqlite_stats,
     .raise_covers_since = sqlite_raise_covers_since,
+    .secret = sqlite_secret,
     .close = sqlite_store_close,
 };
 

@@ -76,7 +76,11 @@ void store_stats(struct store *store, struct store_stats *out)
 
 enum status store_raise_covers_since(struct store *store, int64_t covers_since_ms)
 {
-    return store->driver->raise_covers_since(store, covers_since_ms);
+    enum status status = store->driver->raise_covers_since(store, covers_since_ms);
+    uint8_t secret[STORE_SECRET_BYTES];
+    if (status == STATUS_OK && store->driver->secret) /* what was sealed before is not opened after this */
+        status = store->driver->secret(store, true, secret);
+    return status;
 }
 
 void store_close(struct store *store)

@@ -250,7 +250,6 @@ static void contradictions_are_told_with_their_numbers(void **state)
         {{"connect_timeout", "4s"}, "ERROR connect-too-long connect_timeout: connect_timeout 4s is longer"},
         {{"receipt", "sql postgres://x"},
          "ERROR not-available receipt: the receipt source sql is not available yet"},
-        {{"cache", "redis://x"}, "ERROR not-available cache"},
         {{"archive", "/x"}, "ERROR not-available archive"},
         {{"still_wanted", "true"}, "ERROR not-available still_wanted"},
         {{"on_failed", "compensate"}, "ERROR not-available on_failed"},

@@ -22,7 +22,9 @@ static const char intro[] = "# Metrics\n\n"
                             "Labels come from closed sets: `route` is a configured name, `outcome` what an "
                             "attempt or an answer proved,\n"
                             "`problem` a slug of [errors.md](errors.md), `answer` how a receipt question "
-                            "ended, `state` a receipt's state.\n"
+                            "ended, `state` a receipt's state,\n"
+                            "`layer` where a receipt was told from: `memory` (ended ones of this process), "
+                            "`redis`, `running` (a read that\nseveral askers shared).\n"
                             "Nothing a caller sends becomes a label. What to alert on: "
                             "[operations.md](operations.md#metrics-to-alert-on).\n\n";
 
