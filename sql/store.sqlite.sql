@@ -90,5 +90,8 @@ CREATE INDEX audit_call ON audit(call) WHERE call <> 0;
 -- "Look at the 256 rows from block * 256 in this minute (unix ms / 60000)": what purging does next.
 CREATE TABLE due(minute INTEGER NOT NULL, block INTEGER NOT NULL, PRIMARY KEY(minute, block)) WITHOUT ROWID;
 
--- Numbers by name: covers_since_ms, refuse_before_ms, last_id, removed, indexed, pins.
+-- Sketches of full blocks of 256 calls (src/store/sketch.h): which texts may be in them. For lists.
+CREATE TABLE sketch(block INTEGER PRIMARY KEY, made_ms INTEGER NOT NULL, bits BLOB NOT NULL);
+
+-- Numbers by name: covers_since_ms, refuse_before_ms, last_id, removed, indexed, pins, sketched.
 CREATE TABLE meta(name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;

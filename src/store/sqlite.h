@@ -11,6 +11,7 @@
  *   sqlite_identity.c   digests to rows: the table, and the newest in memory (tail.c)
  *   sqlite_unended.c    where the calls are that have not ended
  *   sqlite_tasks.c      compensation tasks, kept requests, reversals, what people changed
+ *   sqlite_list.c       pages of calls for people     sqlite_sketch.c what makes them fast
  *   sqlite_purge.c      lives, and what is removed at their end
  *   sqlite_checkpoint.c the log into the file, beside the work
  *   sqlite_file.c       whether the files are still there
@@ -221,6 +222,10 @@ int sqlite_write(struct sqlite_store *s, struct store_op *op);
 int sqlite_insert(struct sqlite_store *s, struct store_op *op, int64_t id);
 /* STORE_END, for operations that end a call besides. */
 int sqlite_end(struct sqlite_store *s, struct store_op *op);
+
+/* sqlite_list.c, sqlite_sketch.c */
+int sqlite_list(struct sqlite_store *s, struct connection *c, struct store_op *op);
+int sqlite_sketch(struct sqlite_store *s, struct store_op *op);
 
 /* sqlite_tasks.c */
 extern const char sqlite_tasks_schema[]; /* the migration that made its tables */

@@ -165,6 +165,8 @@ int sqlite_read(struct sqlite_store *s, struct connection *c, struct store_op *o
         return peek(s, c, op);
     if (op->kind == STORE_OPEN_CALLS)
         return open_calls(c, op);
+    if (op->kind == STORE_LIST)
+        return sqlite_list(s, c, op);
     if (op->kind == STORE_TASK_LIST || op->kind == STORE_TASK_READ || op->kind == STORE_TASK_COUNTS ||
         op->kind == STORE_AUDIT_LIST)
         return sqlite_task_read(s, c, op);

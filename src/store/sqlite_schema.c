@@ -84,6 +84,9 @@ static const char *const migrations[] = {
     " c.trace_id AS trace_id, c.fingerprint_rules AS fingerprint_rules, c.reverses AS reverses,"
     " s.reversed_by AS reversed_by, s.attempts AS attempts, s.result_headers AS result_headers,"
     " s.result_body AS result_body FROM asked c LEFT JOIN standing s ON s.id = c.id;",
+    /* Sketches of blocks of calls, for lists; and the first block that has none. */
+    "CREATE TABLE sketch(block INTEGER PRIMARY KEY, made_ms INTEGER NOT NULL, bits BLOB NOT NULL);"
+    "INSERT INTO meta VALUES('sketched', 0);",
 };
 #define SCHEMA_VERSION ((int64_t)(sizeof migrations / sizeof *migrations))
 

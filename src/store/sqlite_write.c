@@ -438,9 +438,12 @@ int sqlite_write(struct sqlite_store *s, struct store_op *op)
         return sqlite_purge(s, op);
     case STORE_TASK:
         return task(s, op);
+    case STORE_SKETCH:
+        return sqlite_sketch(s, op);
     case STORE_LOOKUP:
     case STORE_READ:
     case STORE_OPEN_CALLS:
+    case STORE_LIST:
         return sqlite_read(s, &s->writer, op);
     case STORE_TASK_TAKE:
     case STORE_TASK_ROUND:

@@ -92,7 +92,7 @@ void store_close(struct store *store)
 bool store_op_reads(const struct store_op *op)
 {
     return (op->kind == STORE_LOOKUP && !op->any_tenant) || op->kind == STORE_READ ||
-           op->kind == STORE_OPEN_CALLS || op->kind == STORE_TASK_LIST || op->kind == STORE_TASK_READ ||
+           op->kind == STORE_OPEN_CALLS || op->kind == STORE_LIST || op->kind == STORE_TASK_LIST || op->kind == STORE_TASK_READ ||
            op->kind == STORE_TASK_COUNTS || op->kind == STORE_AUDIT_LIST || (op->kind == STORE_CLAIM && op->peek);
 }
 

@@ -91,6 +91,12 @@ enum store_kind {
     /* Makes a compensation task for row `id`, due at task_due_ms, unless one is open for it already. For a report that
      * contradicts an ending. */
     STORE_TASK,
+    /* A page of calls for people, newest first, as `list` asks. A reader serves it. Its work is bounded, so a page may have
+     * fewer rows than its limit, or none, and more to come all the same. */
+    STORE_LIST,
+    /* One bounded step of what makes STORE_LIST fast, off the path of calls: at most `limit` blocks of rows. `more`: there
+     * is more to do now. */
+    STORE_SKETCH,
     /* Takes one task that is due by the store's clock: PENDING and due, or RUNNING with a lease that ran out (on a store
      * with one owning process also one of an earlier process, at once). It becomes RUNNING, owned by work->task.owner
      * until work->task.lease_end_ms, fence + 1, round + 1. A round that was cut short gets its row ("interrupted"), and
@@ -141,6 +147,25 @@ enum store_kind {
 
 #define STORE_IDS_MAX 256 /* ids one STORE_EXPIRE or STORE_OPEN_CALLS may give */
 
+/* STORE_LIST: which calls, and the page. The maker's own, together with the operation; about 130 KiB, so not for a stack. */
+struct store_list {
+    /* Asked. An empty text is any; texts are compared byte for byte. */
+    unsigned states; /* bit mask 1 << state; 0: any */
+    bool has_tenant; /* `tenant` counts, also when it is empty */
+    struct slice tenant, route, call_id, key, business_ref, trace_id;
+    int64_t since_ms, until_ms; /* created in [since, until) by the store's clock; 0: no bound. Found by bisection over ids:
+                                 * where that clock was set back meanwhile, the edges are inexact */
+    int64_t before_id;          /* rows older than this id; 0: from the newest */
+    size_t limit;               /* 1 to STORE_PAGE_MAX */
+    size_t look_max;            /* 0: STORE_LOOK_MAX */
+
+    /* Answered. Rows without result bodies and headers; texts point into the operation's memory. */
+    struct call_row rows[STORE_PAGE_MAX];
+    size_t count;
+    int64_t next_before_id; /* of the next page; 0: there is none */
+    int64_t reached_ms;     /* when the oldest row looked at was created; 0: none was */
+};
+
 struct store_op {
     /* Asked. Slices are borrowed until the operation is answered. */
     enum store_kind kind;
@@ -153,6 +178,7 @@ struct store_op {
     int64_t id_time_ms;  /* CLAIM: the time inside the callId, or 0 */
     int64_t task_due_ms; /* END with make_task: when the first round is due */
     size_t limit;
+    struct store_list *list; /* LIST */
     struct task_work *work;
     struct task_page *page;
     const struct kept_request
@@ -169,7 +195,7 @@ struct store_op {
     struct buffer memory; /* owned by the operation's maker, who ends it with store_op_fini() */
     int64_t expired[STORE_IDS_MAX];
     size_t count;
-    bool more; /* PURGE: the step ended at its bound, not for want of work */
+    bool more; /* PURGE, SKETCH: the step ended at its bound, not for want of work */
 
     /* For store/worker.h. `answered` is called on a store thread, last thing; the operation is the maker's again. */
     struct list link;
