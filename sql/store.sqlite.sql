@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: MIT
 --
--- The schema of the SQLite store, version 3 (PRAGMA user_version). For reading: the program carries it itself, in
+-- The schema of the SQLite store, version 4 (PRAGMA user_version). For reading: the program carries it itself, in
 -- src/store/sqlite_schema.c, and a unit test compares the two.
 
 -- What was asked: a call a row, in the order of its id, written once, at the claim. Numbers first, so that they are
