@@ -39,6 +39,7 @@ samekey_folder(base m)
 samekey_folder(core samekey_base PkgConfig::CRYPTO PkgConfig::JANSSON)
 samekey_folder(net samekey_base samekey_llhttp PkgConfig::UV PkgConfig::SSL PkgConfig::CRYPTO)
 samekey_folder(store samekey_core PkgConfig::SQLITE Threads::Threads)
+samekey_folder(guard samekey_core PkgConfig::SQLITE PkgConfig::PQ)
 samekey_folder(caller samekey_core PkgConfig::CURL PkgConfig::SQLITE Threads::Threads)
 samekey_folder(sim samekey_core samekey_store)
 if(SAMEKEY_PLANTED_BUGS)
@@ -47,7 +48,8 @@ endif()
 samekey_folder(review samekey_core PkgConfig::YAML PkgConfig::JANSSON PkgConfig::PCRE2)
 samekey_folder(forensics samekey_core PkgConfig::SQLITE PkgConfig::PCRE2 PkgConfig::JANSSON PkgConfig::ZLIB
                          PkgConfig::ZSTD PkgConfig::PQ m)
-samekey_folder(gateway samekey_core samekey_store samekey_net PkgConfig::CONFUSE PkgConfig::JANSSON PkgConfig::HIREDIS Threads::Threads)
+samekey_folder(gateway samekey_core samekey_store samekey_net PkgConfig::CONFUSE PkgConfig::JANSSON PkgConfig::HIREDIS PkgConfig::CURL
+                       Threads::Threads)
 
 file(GLOB cli_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/cli/*.c)
 if(EXISTS ${CMAKE_SOURCE_DIR}/src/cli/main.c)

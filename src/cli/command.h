@@ -41,4 +41,7 @@ int command_diagnose(int argc, char **argv);
 /* Receipts against business rows (CONTRACT section 8). 0 agree; 1 differ; 64 usage; 69 cannot ask. */
 int command_reconcile(int argc, char **argv);
 
+/* The guard's SQL (CONTRACT section 8). 0; 64 usage; 74 result not writable. */
+int command_schema(int argc, char **argv);
+
 #endif
