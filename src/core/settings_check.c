@@ -136,6 +136,13 @@ static void check_top(struct checker *c)
                           s->admin);
             told(c, SETTINGS_ERROR, "address-twice", SETTING_ID_admin);
         }
+    if (s->trace[0] && !(strncmp(s->trace, "file:/", 6) == 0 || strncmp(s->trace, "http://", 7) == 0 ||
+                         strncmp(s->trace, "https://", 8) == 0)) {
+        buffer_format(&c->text,
+                      "%s is no place for traces; give file:/PATH or a collector's http://HOST:4318/v1/traces",
+                      s->trace);
+        told(c, SETTINGS_ERROR, "trace-invalid", SETTING_ID_trace);
+    }
     if (s->archive[0]) {
         buffer_text(&c->text,
                     "the archive is not available yet; leave it out (with key_life = forever, ended calls "

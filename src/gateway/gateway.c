@@ -33,6 +33,7 @@ enum { EXIT_OK = 0, EXIT_UNAVAILABLE = 69, EXIT_CONFIGURATION = 78 };
 #define STORE_LOOK_MS      250  /* how often the log learns whether the store writes */
 #define COUNT_GAP_MS       1000 /* between two counts of open connections */
 #define LOG_LAST_WAIT_MS   2000
+#define TRACE_LAST_WAIT_MS 2000
 
 /* A word from home to a shard. */
 struct order {
@@ -59,6 +60,8 @@ struct gateway {
     struct store *store;
     struct worker *worker;
     struct log_writer *log_writer;
+    struct tracer *tracer;
+    struct log *tracer_log;
     struct metrics *metrics;
     struct metrics_loop *store_counts;
     struct callid_maker ids;
@@ -132,6 +135,7 @@ static enum status shard_start(struct gateway *g, struct thread *t, size_t index
     shard->ids = &g->ids;
     shard->owner = g->owner;
     shard->metrics = g->metrics;
+    shard->tracer = g->tracer;
     list_init(&shard->jobs);
     list_init(&shard->outbox);
     list_init(&shard->run_list);
@@ -522,6 +526,28 @@ static int open_store(struct gateway *g, struct buffer *error)
     return EXIT_OK;
 }
 
+static int open_tracer(struct gateway *g, const char *node, struct buffer *error)
+{
+    const struct settings *s = g->setup->settings;
+    if (!*s->trace)
+        return EXIT_OK;
+    if (log_open(&g->tracer_log, g->log_writer, s->log_level) != STATUS_OK)
+        return complain(EXIT_UNAVAILABLE, "not enough memory to start", error);
+    struct tracer_settings settings = {
+        .target = s->trace,
+        .headers = &s->trace_header,
+        .bytes_max = (size_t)s->trace_buffer_bytes_max,
+        .node = node,
+        .version = SAMEKEY_VERSION,
+        .log = g->tracer_log,
+    };
+    enum status status = tracer_start(&g->tracer, &settings, error);
+    if (status == STATUS_INVALID)
+        return complain(EXIT_CONFIGURATION, "traces cannot be written, see the setting trace", error);
+    return status == STATUS_OK ? EXIT_OK
+                               : complain(EXIT_UNAVAILABLE, "the tracer's thread cannot be started", error);
+}
+
 static int open_admin(struct gateway *g, struct buffer *error)
 {
     const char *address = g->setup->settings->admin;
@@ -602,7 +628,9 @@ static int start(struct gateway *g, struct buffer *error)
         metrics_loop_new(g->metrics, &g->store_counts) != STATUS_OK)
         return complain(EXIT_UNAVAILABLE, "not enough memory to start", error);
     set_series(g, g->setup);
-    int code = open_store(g, error);
+    int code = open_tracer(g, node, error);
+    if (code == EXIT_OK)
+        code = open_store(g, error);
     if (code)
         return code;
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
@@ -666,6 +694,8 @@ static void stop(struct gateway *g)
     }
     free(g->threads);
     store_close(g->store);
+    tracer_stop(g->tracer, TRACE_LAST_WAIT_MS);
+    log_close(g->tracer_log);
     log_writer_stop(g->log_writer, LOG_LAST_WAIT_MS);
     metrics_free(g->metrics);
 }
@@ -696,6 +726,7 @@ int gateway_main(struct settings *settings, const char *conf_path, const struct 
         /* Calls still run on the other threads: the store is made for an end like this one. */
         for (size_t i = 0; i < g->count; i++)
             pthread_detach(g->threads[i].id);
+        tracer_abandon(g->tracer, TRACE_LAST_WAIT_MS);
         log_writer_abandon(g->log_writer, LOG_LAST_WAIT_MS);
         _exit(code);
     }

@@ -138,6 +138,19 @@ static enum problem read_header_call_id(struct identity *id, const struct identi
     return PROBLEM_NONE;
 }
 
+void identity_begin_trace(struct identity *id, struct prng *random, struct arena *arena)
+{
+    uint64_t bits[3];
+    char text[33];
+    for (size_t i = 0; i < sizeof bits / sizeof *bits; i++)
+        bits[i] = prng_next(random);
+    traceparent_new(bits, &id->trace);
+    id->trace.flags |= 1; /* it is begun to be seen */
+    traceparent_trace_id(&id->trace, text);
+    memset(id->trace.parent_id, 0, sizeof id->trace.parent_id);
+    id->has_trace = arena_copy(arena, slice_of(text, 32), &id->trace_id);
+}
+
 enum problem identity_read_principal(struct identity *id, const struct identity_inputs *in)
 {
     const struct setup *setup = in->setup;

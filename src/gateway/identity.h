@@ -7,6 +7,7 @@
 #define SAMEKEY_GATEWAY_IDENTITY_H
 
 #include "base/arena.h"
+#include "base/prng.h"
 #include "core/problem.h"
 #include "core/traceparent.h"
 #include "gateway/setup.h"
@@ -16,11 +17,11 @@ struct identity {
     struct slice tenant, call_id, key, key_spelling, business_ref, trace_id, scope, route;
     bool call_id_made, has_key, has_credential, has_trace;
     struct digest credential, call_digest, operation;
-    struct traceparent trace;
-    int64_t budget_ms;  /* X-Call-Budget-Ms, or DEADLINE_NO_BUDGET */
-    int64_t id_time_ms; /* the time inside the callId, or 0 */
-    const char *why;    /* a sentence about the problem that was returned; may be NULL */
-    struct slice where; /* the part of a template it is about, or empty */
+    struct traceparent trace; /* a parent_id of zero bytes: begun here, nothing stands above it */
+    int64_t budget_ms;        /* X-Call-Budget-Ms, or DEADLINE_NO_BUDGET */
+    int64_t id_time_ms;       /* the time inside the callId, or 0 */
+    const char *why;          /* a sentence about the problem that was returned; may be NULL */
+    struct slice where;       /* the part of a template it is about, or empty */
 };
 
 /* What the reading needs. */
@@ -46,6 +47,8 @@ void identity_digest(struct identity *id, struct hasher *hasher);
  * borrows everything. */
 void identity_row(const struct identity *id, const struct lane *lane, const struct digest32 *fingerprint,
                   const char *owner, int64_t now_ms, int64_t window_ms, struct call_row *row);
+/* Begins a sampled trace for a request that came without one. Without memory it stays without. */
+void identity_begin_trace(struct identity *id, struct prng *random, struct arena *arena);
 /* Tenant and credential alone, for the receipt API. */
 enum problem identity_read_principal(struct identity *id, const struct identity_inputs *in);
 

@@ -16,13 +16,18 @@ struct query {
     struct buffer answer;
     int status;
     bool too_large;
-    struct slice call_id; /* in ids */
+    struct slice call_id, key; /* in ids */
+    char trace_id[33];         /* "": none */
     struct buffer ids;
     int64_t first_attempt_ms;
     struct outlets *outlets;
     const struct lane *lane;
     query_done *done;
     void *owner;
+    bool fence, has_trace;
+    struct traceparent trace; /* its own span */
+    uint8_t parent[SPAN_ID_BYTES];
+    int64_t start_us; /* monotonic */
 };
 
 static void query_free(struct query *q)
@@ -50,6 +55,32 @@ static void on_piece(void *context, struct exchange *exchange, struct slice piec
     q->too_large = q->too_large || q->answer.failed;
 }
 
+static void trace(const struct query *q, const struct receipt_reading *reading)
+{
+    if (!q->shard->tracer || !q->has_trace)
+        return;
+    bool failed = reading->answer == RECEIPT_ANSWER_QUERY_FAILED;
+    const struct log_field list[] = {
+        LOG_TEXT("samekey.call_id", q->call_id),
+        LOG_STRING("samekey.route", q->lane->s->name),
+        LOG_STRING("samekey.answer", receipt_answer_text(reading->answer)),
+        LOG_NUMBER("http.response.status_code", q->status),
+        LOG_END,
+    };
+    struct span span = {
+        .self = q->trace,
+        .kind = SPAN_CLIENT,
+        .verb = q->fence ? "fence" : "receipt",
+        .route = q->lane->s->name,
+        .start_us = span_instant_us(q->start_us),
+        .end_us = span_now_us(),
+        .error = failed ? slice_text(reading->why) : slice_of("", 0),
+        .list = list,
+    };
+    memcpy(span.parent, q->parent, sizeof span.parent);
+    tracer_add(q->shard->tracer, &span);
+}
+
 static void on_end(void *context, struct exchange *exchange, const struct net_evidence *evidence)
 {
     struct query *q = context;
@@ -63,7 +94,9 @@ static void on_end(void *context, struct exchange *exchange, const struct net_ev
     metrics_add(shard->counts, METRIC_receipt_queries, 0, (size_t)reading.answer, 1);
     log_event(shard->log, LOG_LEVEL_INFO, clock_wall_ms(), q->call_id, "receipt_asked",
               LOG_STRING("answer", receipt_answer_text(reading.answer)), LOG_NUMBER("status", q->status),
-              LOG_STRING("why", reading.why), LOG_STRING("route", q->lane->s->name));
+              LOG_STRING("why", reading.why), LOG_TEXT("key", q->key), LOG_STRING("route", q->lane->s->name),
+              LOG_STRING("trace_id", q->trace_id));
+    trace(q, &reading);
     if (q->done)
         q->done(q->owner, &reading);
     receipt_reading_fini(&reading);
@@ -158,7 +191,12 @@ enum status query_start(struct query **out, struct shard *shard, const struct qu
     q->first_attempt_ms = ask->first_attempt_ms;
     q->answer.max = QUERY_ANSWER_BYTES_MAX;
     buffer_slice(&q->ids, ask->call_id);
-    q->call_id = buffer_view(&q->ids);
+    buffer_slice(&q->ids, ask->key);
+    q->call_id = slice_of(q->ids.data, ask->call_id.len);
+    q->key = slice_of(q->ids.data + ask->call_id.len, ask->key.len);
+    q->fence = ask->fence;
+    q->has_trace = ask->has_trace;
+    q->start_us = clock_monotonic_us();
     const struct origin *origin = &ask->lane->origins[ask->origin];
     buffer_text(&q->head, ask->fence                                   ? "POST "
                           : ask->lane->s->receipt.kind == RECEIPT_HTTP ? ask->lane->s->receipt.method
@@ -170,6 +208,14 @@ enum status query_start(struct query **out, struct shard *shard, const struct qu
     append_host(&q->head, origin);
     buffer_text(&q->head, "\r\nAccept: application/json\r\n");
     buffer_slice(&q->head, ask->header_lines);
+    if (ask->has_trace) {
+        char text[TRACEPARENT_BYTES + 1];
+        traceparent_child(&ask->trace, prng_next(&shard->random), &q->trace);
+        memcpy(q->parent, ask->trace.parent_id, sizeof q->parent);
+        traceparent_trace_id(&q->trace, q->trace_id);
+        traceparent_print(&q->trace, text);
+        line_append(&q->head, "traceparent", slice_text(text));
+    }
     for (size_t i = 0; i < ask->lane->s->receipt_header.count; i++) {
         buffer_text(&q->head, ask->lane->s->receipt_header.items[i]);
         buffer_text(&q->head, "\r\n");

@@ -6,6 +6,7 @@
 #ifndef SAMEKEY_GATEWAY_QUERY_H
 #define SAMEKEY_GATEWAY_QUERY_H
 
+#include "gateway/identity.h"
 #include "gateway/shard.h"
 
 struct query;
@@ -20,6 +21,8 @@ struct query_ask {
     int64_t first_attempt_ms;    /* unix ms */
     int64_t timeout_ms;
     bool fence; /* ask for a fence instead of the receipt */
+    bool has_trace;
+    struct traceparent trace; /* the call's own span (span.h): the question is a child of it, upstream too */
 };
 
 /* Called once, never inside query_start(). The reading is the query's and goes when the call returns. */

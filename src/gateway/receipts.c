@@ -487,7 +487,8 @@ static void changed(struct job *job)
             metrics_add(shard->counts, METRIC_fences, 0, 0, 1);
             cache_drop(shard->cache, &a->id.call_digest);
             log_event(shard->log, LOG_LEVEL_INFO, clock_wall_ms(), a->id.call_id, "fenced",
-                      LOG_STRING("by", a->verb == ASK_CANCEL ? "cancel" : "fence"));
+                      LOG_STRING("by", a->verb == ASK_CANCEL ? "cancel" : "fence"), LOG_TEXT("key", row->key),
+                      LOG_TEXT("route", row->route), LOG_TEXT("trace_id", row->trace_id));
             answer_rows(a, rows);
         } else if (row->state == STATE_PROCESSING) {
             answer_problem(a, PROBLEM_CALL_IN_PROGRESS,
@@ -511,7 +512,8 @@ static void changed(struct job *job)
                        "the call ended otherwise meanwhile; nothing was changed", row->state);
     } else {
         log_event(shard->log, LOG_LEVEL_INFO, clock_wall_ms(), a->id.call_id, "reported",
-                  LOG_STRING("state", state_text(a->reported)));
+                  LOG_STRING("state", state_text(a->reported)), LOG_TEXT("key", job->op.row.key),
+                  LOG_TEXT("route", job->op.row.route), LOG_TEXT("trace_id", job->op.row.trace_id));
         cache_drop(shard->cache, &a->id.call_digest);
         a->verb = ASK_READ;
         look_up_again(a);
@@ -601,7 +603,8 @@ static void do_report(struct asker *a, const struct rows *rows)
     if (ended) {
         log_event(a->shard->log, LOG_LEVEL_WARNING, clock_wall_ms(), a->id.call_id, "report_contradicts",
                   LOG_STRING("reported", state_text(a->reported)),
-                  LOG_STRING("on_record", state_text(row->state)));
+                  LOG_STRING("on_record", state_text(row->state)), LOG_TEXT("key", row->key),
+                  LOG_TEXT("route", row->route), LOG_TEXT("trace_id", row->trace_id));
         job_submit(job);
         return;
     }
@@ -617,6 +620,10 @@ static void do_report(struct asker *a, const struct rows *rows)
     end->key_expires_ms = deadline_add(now, s->key_life_ms);
     end->tombstone_expires_ms = deadline_add(now, s->tombstone_life_ms);
     (void)arena_copy(&a->arena, row->attempts, &end->attempts);
+    /* For the log. */
+    (void)arena_copy(&a->arena, row->key, &end->key);
+    (void)arena_copy(&a->arena, row->route, &end->route);
+    (void)arena_copy(&a->arena, row->trace_id, &end->trace_id);
     if (a->has_result) {
         end->has_result = end->body_kept = true;
         end->result_status = a->result_status;

@@ -137,7 +137,9 @@ struct rows run_rows(struct run *run)
 void run_lose(struct run *run, const struct rows *rows)
 {
     log_event(run->shard->log, LOG_LEVEL_WARNING, clock_wall_ms(), run->id.call_id, "ownership_lost",
-              LOG_NUMBER("fence", run->row.fence), LOG_STRING("route", run->lane->s->name));
+              LOG_NUMBER("fence", run->row.fence), LOG_TEXT("key", run->row.key),
+              LOG_STRING("route", run->lane->s->name), LOG_TEXT("trace_id", run->id.trace_id));
+    run_trace_end(run, "another owner took the call, or it was settled elsewhere");
     run->lost = true;
     if (run->visit && run->visit->request) {
         if (run->reply.streaming)
@@ -334,6 +336,8 @@ static void do_ask(struct run *run)
         .first_attempt_ms = run->row.first_attempt_ms,
         .timeout_ms = run->effect.timeout_ms,
         .fence = run->effect.type == CALL_DO_FENCE,
+        .has_trace = run->id.has_trace,
+        .trace = run->span,
     };
     if (query_start(&run->query, run->shard, &ask, receipt_answered, run) != STATUS_OK) {
         struct call_event event = {.type = ask.fence ? CALL_EV_FENCED : CALL_EV_ANSWER,
@@ -497,6 +501,7 @@ void run_begin(struct visit *visit, const struct rows *rows, struct buffer *text
         swap(&run->texts, texts);
         run->id = visit->id;
         run->id.call_id = run->row.call_id;
+        run_trace_begin(run);
         shard->runs++;
         list_push_back(&shard->run_list, &run->link);
         metrics_add(shard->counts, METRIC_calls_running, run->lane->series, 0, 1);

@@ -61,10 +61,9 @@ static void build_head(struct run *run)
         buffer_text(h, "\r\n");
     }
     if (run->id.has_trace) {
-        struct traceparent child;
         char text[TRACEPARENT_BYTES + 1];
-        traceparent_child(&run->id.trace, prng_next(&run->shard->random), &child);
-        traceparent_print(&child, text);
+        traceparent_child(&run->id.trace, prng_next(&run->shard->random), &run->attempt_span);
+        traceparent_print(&run->attempt_span, text);
         line_append(h, "traceparent", slice_text(text));
     }
     buffer_text(h, "\r\n");
@@ -328,7 +327,9 @@ static void on_reply_end(void *context, struct exchange *exchange, const struct 
     log_event(shard->log, plain ? LOG_LEVEL_DEBUG : LOG_LEVEL_INFO, clock_wall_ms(), run->id.call_id,
               "attempt_ended", LOG_NUMBER("attempt", a->n), LOG_STRING("outcome", outcome_json(outcome)),
               LOG_TEXT("evidence", a->evidence), LOG_NUMBER("status", evidence.status),
-              LOG_NUMBER("took_ms", evidence.took_ms), LOG_STRING("route", run->lane->s->name));
+              LOG_NUMBER("took_ms", evidence.took_ms), LOG_TEXT("key", run->row.key),
+              LOG_STRING("route", run->lane->s->name), LOG_TEXT("trace_id", run->id.trace_id));
+    run_trace_attempt(run, a);
     bool reached = evidence.end == EVIDENCE_ANSWER || outcome == OUTCOME_UNKNOWN;
     (void)admission_report(run->lane->admission, &run->pass, run_now(run),
                            evidence.end == EVIDENCE_ABORTED ? BREAKER_NEUTRAL

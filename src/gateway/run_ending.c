@@ -108,7 +108,8 @@ static void contradict(struct run *run, const struct rows *rows)
         return;
     log_event(run->shard->log, LOG_LEVEL_ERROR, clock_wall_ms(), run->id.call_id, "ending_contradicted",
               LOG_STRING("on_record", state_text(stands->state)), LOG_STRING("proved", state_text(proved)),
-              LOG_STRING("reason", reason_text(stands->reason)), LOG_STRING("route", run->lane->s->name));
+              LOG_STRING("reason", reason_text(stands->reason)), LOG_TEXT("key", run->row.key),
+              LOG_STRING("route", run->lane->s->name), LOG_TEXT("trace_id", run->id.trace_id));
     struct job *job = job_new(run->shard, STORE_TASK, NULL, difference_kept);
     if (job) {
         job->op.id = stands->id;
@@ -149,6 +150,7 @@ static void ended(struct job *job)
                   LOG_NUMBER("took_ms", run_now(run) - run->at_ms), LOG_TEXT("key", run->row.key),
                   LOG_STRING("route", run->lane->s->name), LOG_TEXT("trace_id", run->row.trace_id),
                   LOG_STRING("call_id_source", run->row.call_id_made ? "gateway" : "caller"));
+        run_trace_end(run, NULL);
         if (run->visit)
             run->visit->run_ended = true;
         tell_visit(run, &rows);
@@ -165,7 +167,8 @@ static void ended(struct job *job)
     /* The ending is known and not on disk: nobody may rely on it. It is written as soon as the disk takes it. */
     metrics_add(shard->counts, METRIC_store_errors, 0, 0, 1);
     log_event(shard->log, LOG_LEVEL_ERROR, clock_wall_ms(), run->id.call_id, "ending_not_stored",
-              LOG_STRING("state", state_text(run->effect.state)), LOG_STRING("route", run->lane->s->name));
+              LOG_STRING("state", state_text(run->effect.state)), LOG_TEXT("key", run->row.key),
+              LOG_STRING("route", run->lane->s->name), LOG_TEXT("trace_id", run->id.trace_id));
     if (run->visit && run->visit->request) {
         if (run->reply.streaming)
             visit_stream_abort(run->visit);

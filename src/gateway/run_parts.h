@@ -49,6 +49,9 @@ struct run {
     bool try_next;  /* the last attempt did not run: another upstream may */
     struct exchange *exchange;
     int64_t sent_ms, sent_us; /* monotonic */
+    /* Where id.has_trace: the span of the call, and that of the attempt on the wire. */
+    struct traceparent span, attempt_span;
+    int64_t begun_us; /* monotonic */
     struct query *query;
     struct net_timer timer, lease_timer;
     int jobs;
@@ -92,6 +95,10 @@ void run_resume_reply(struct run *run);
 void reply_clear(struct reply *reply);
 /* The problem that a samekey below answered with, or PROBLEM_NONE. */
 enum problem reply_problem(const struct reply *reply);
+/* Traces (run_trace.c). The call's span begins; it ends in `state`, or with the ownership lost (state NONE, `why`). */
+void run_trace_begin(struct run *run);
+void run_trace_attempt(const struct run *run, const struct attempt *attempt);
+void run_trace_end(const struct run *run, const char *lost);
 /* Writes the ending that the machine said, then tells the visit. */
 void run_end(struct run *run);
 

@@ -20,6 +20,7 @@
 #include "gateway/log.h"
 #include "gateway/metrics.h"
 #include "gateway/setup.h"
+#include "gateway/tracer.h"
 #include "net/client.h"
 #include "net/server.h"
 #include "store/worker.h"
@@ -52,6 +53,7 @@ struct shard {
     struct redis *redis; /* behind the cache; NULL: none */
     int64_t lie_told_ms; /* when the log last heard of an entry that was not to be believed */
     struct log *log;
+    struct tracer *tracer; /* NULL: no traces are wanted */
     struct metrics *metrics;
     struct metrics_loop *counts;
     struct list jobs; /* finished ones, to be used again */

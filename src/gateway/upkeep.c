@@ -67,7 +67,8 @@ static void settled(struct job *job)
     if (job->op.status == STATUS_OK)
         log_event(l->upkeep->shard->log, LOG_LEVEL_INFO, clock_wall_ms(), job->op.row.call_id,
                   "settled_by_receipt", LOG_STRING("state", state_text(job->op.row.state)),
-                  LOG_STRING("route", l->lane->s->name));
+                  LOG_TEXT("key", job->op.row.key), LOG_STRING("route", l->lane->s->name),
+                  LOG_TEXT("trace_id", job->op.row.trace_id));
     leftover_free(l);
 }
 
@@ -136,6 +137,7 @@ static void row_read(struct job *job)
         .first_attempt_ms = row->first_attempt_ms ? row->first_attempt_ms : row->created_ms,
         .timeout_ms = lane->s->receipt_timeout_ms,
     };
+    ask.has_trace = span_context_of_row(row, &ask.trace);
     struct query *query;
     if (query_start(&query, shard, &ask, answered, l) != STATUS_OK)
         leftover_free(l);
@@ -190,6 +192,8 @@ static void gauges(struct upkeep *u)
     struct setup *setup = shard_setup(shard);
     int64_t now = net_loop_now(shard->loop);
     metrics_set(shard->metrics, METRIC_log_dropped, 0, 0, gateway_log_dropped(shard->gateway));
+    metrics_set(shard->metrics, METRIC_trace_spans, 0, 0, (int64_t)tracer_delivered(shard->tracer));
+    metrics_set(shard->metrics, METRIC_trace_dropped, 0, 0, (int64_t)tracer_dropped(shard->tracer));
     metrics_set(shard->metrics, METRIC_store_queue, 0, 0, (int64_t)worker_queued(shard->worker));
     metrics_set(shard->metrics, METRIC_store_queue_limit, 0, 0, setup->settings->store_queue);
     for (size_t i = 0; i < setup->settings->route_count; i++) {

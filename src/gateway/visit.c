@@ -426,6 +426,8 @@ void visit_begin(struct shard *shard, struct request *request, const struct lane
         refuse_arrival(visit, problem);
         return;
     }
+    if (shard->tracer && !visit->id.has_trace)
+        identity_begin_trace(&visit->id, &shard->random, &visit->arena);
     if (visit->id.budget_ms != DEADLINE_NO_BUDGET)
         visit->budget_end_ms = deadline_add(visit->came_ms, visit->id.budget_ms);
     const char *missing = not_available(&head->headers);

@@ -2,6 +2,35 @@
 #include "gateway/answer.h"
 #include "gateway/visit_parts.h"
 
+/* An answer that no run of its own brought: a replay, a joined call's ending, a refusal. */
+static void trace_answer(const struct visit *visit, int status, enum outcome outcome, const char *how)
+{
+    struct shard *shard = visit->shard;
+    if (!shard->tracer || !visit->id.has_trace || visit->run)
+        return;
+    const struct log_field list[] = {
+        LOG_TEXT("samekey.call_id", visit->id.call_id),
+        LOG_TEXT("samekey.key", visit->id.key),
+        LOG_STRING("samekey.route", visit->lane->s->name),
+        LOG_STRING("samekey.answered", how),
+        LOG_STRING("samekey.outcome", outcome_json(outcome)),
+        LOG_NUMBER("http.response.status_code", status),
+        LOG_END,
+    };
+    struct span span = {
+        .kind = SPAN_SERVER,
+        .verb = "answer",
+        .route = visit->lane->s->name,
+        .start_us = span_instant_us(visit->came_us),
+        .end_us = span_now_us(),
+        .error = outcome == OUTCOME_SUCCESS || outcome == OUTCOME_PENDING ? slice_of("", 0) : slice_text(how),
+        .list = list,
+    };
+    traceparent_child(&visit->id.trace, prng_next(&shard->random), &span.self);
+    memcpy(span.parent, visit->id.trace.parent_id, sizeof span.parent);
+    tracer_add(shard->tracer, &span);
+}
+
 static void note_answer(struct visit *visit, int status, enum outcome outcome, const char *how)
 {
     struct shard *shard = visit->shard;
@@ -15,6 +44,7 @@ static void note_answer(struct visit *visit, int status, enum outcome outcome, c
               LOG_NUMBER("status", status), LOG_TEXT("key", visit->id.key),
               LOG_STRING("route", visit->lane->s->name), LOG_TEXT("trace_id", visit->id.trace_id),
               LOG_STRING("call_id_source", visit->id.call_id_made ? "gateway" : "caller"));
+    trace_answer(visit, status, outcome, how);
 }
 
 static struct answer_facts own_facts(const struct visit *visit, enum outcome outcome)

@@ -89,7 +89,8 @@ static void join(struct visit *visit, const struct call_row *row, bool operation
         return;
     }
     log_event(visit->shard->log, LOG_LEVEL_INFO, clock_wall_ms(), visit->id.call_id, "joined",
-              LOG_TEXT("running", row->call_id), LOG_STRING("route", visit->lane->s->name));
+              LOG_TEXT("running", row->call_id), LOG_TEXT("key", visit->id.key),
+              LOG_STRING("route", visit->lane->s->name), LOG_TEXT("trace_id", visit->id.trace_id));
     job->op.id = row->id;
     visit->watch = job;
     visit->phase = VISIT_JOINED;
@@ -126,7 +127,7 @@ static void claimed(struct visit *visit, struct store_op *op, bool resumed)
         log_event(visit->shard->log, LOG_LEVEL_WARNING, clock_wall_ms(), visit->id.call_id,
                   "suspected_duplicate", LOG_TEXT("earlier", rows->suspect.call_id),
                   LOG_TEXT("key", visit->id.key), LOG_TEXT("earlier_key", rows->suspect.key),
-                  LOG_STRING("route", visit->lane->s->name));
+                  LOG_STRING("route", visit->lane->s->name), LOG_TEXT("trace_id", visit->id.trace_id));
     }
     run_begin(visit, rows, &op->memory, resumed);
 }

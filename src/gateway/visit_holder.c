@@ -65,6 +65,7 @@ void visit_ask_holder(struct visit *visit, const struct rows *rows)
             job->op.row.first_attempt_ms ? job->op.row.first_attempt_ms : job->op.row.created_ms,
         .timeout_ms = visit->lane->s->receipt_timeout_ms,
     };
+    ask.has_trace = span_context_of_row(&job->op.row, &ask.trace);
     struct query *query;
     enum status status = query_start(&query, visit->shard, &ask, holder_answered, job);
     buffer_fini(&lines);

@@ -181,7 +181,7 @@ def test_a_real_prometheus_answers_every_query(gateway, tmp_path, started):
     def scraped_twice():
         try:
             found = query("count_over_time(samekey_connections[1m])")
-        except OSError:
+        except (OSError, ValueError):  # not yet listening; "Service Unavailable" while it starts
             return False
         return bool(found) and float(found[0]["value"][1]) >= 2
 
