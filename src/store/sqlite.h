@@ -12,6 +12,7 @@
  *   sqlite_unended.c    where the calls are that have not ended
  *   sqlite_tasks.c      compensation tasks, kept requests, reversals, what people changed
  *   sqlite_list.c       pages of calls for people     sqlite_sketch.c what makes them fast
+ *   sqlite_erase.c      bodies dropped because a person asks for it
  *   sqlite_purge.c      lives, and what is removed at their end
  *   sqlite_checkpoint.c the log into the file, beside the work
  *   sqlite_file.c       whether the files are still there
@@ -227,7 +228,12 @@ int sqlite_end(struct sqlite_store *s, struct store_op *op);
 int sqlite_list(struct sqlite_store *s, struct connection *c, struct store_op *op);
 int sqlite_sketch(struct sqlite_store *s, struct store_op *op);
 
+/* sqlite_erase.c */
+int sqlite_erase(struct sqlite_store *s, struct store_op *op);
+
 /* sqlite_tasks.c */
+/* Writes what a person changed, as of now. */
+int audit_write(struct sqlite_store *s, const struct audit_row *audit);
 extern const char sqlite_tasks_schema[]; /* the migration that made its tables */
 int sqlite_task_read(struct sqlite_store *s, struct connection *c, struct store_op *op);
 int sqlite_task_write(struct sqlite_store *s, struct store_op *op);

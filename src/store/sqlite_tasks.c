@@ -236,7 +236,7 @@ static void kept_point(struct kept_request *kept, const struct buffer *memory)
 
 /* ---- audit -------------------------------------------------------------------------------------------------- */
 
-static int audit_write(struct sqlite_store *s, const struct audit_row *audit)
+int audit_write(struct sqlite_store *s, const struct audit_row *audit)
 {
     sqlite3_stmt *stmt = connection_statement(&s->writer, SQL_AUDIT_ADD);
     if (!stmt)

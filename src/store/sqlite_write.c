@@ -438,6 +438,8 @@ int sqlite_write(struct sqlite_store *s, struct store_op *op)
         return sqlite_purge(s, op);
     case STORE_TASK:
         return task(s, op);
+    case STORE_ERASE:
+        return sqlite_erase(s, op);
     case STORE_SKETCH:
         return sqlite_sketch(s, op);
     case STORE_LOOKUP:

@@ -94,6 +94,10 @@ enum store_kind {
     /* A page of calls for people, newest first, as `list` asks. A reader serves it. Its work is bounded, so a page may have
      * fewer rows than its limit, or none, and more to come all the same. */
     STORE_LIST,
+    /* A person wants what is stored of call `id` dropped: the answer's headers and body (of a shared effect: of the call
+     * whose effect it is), and lines and body of a kept request. work->audit is written in the same commit: `done`, rows.call.
+     * Twice is as once. STATUS_NOT_FOUND; STATUS_CONFLICT: the call is not final, and nothing was changed. */
+    STORE_ERASE,
     /* One bounded step of what makes STORE_LIST fast, off the path of calls: at most `limit` blocks of rows. `more`: there
      * is more to do now. */
     STORE_SKETCH,
