@@ -46,7 +46,5 @@ export function Icon({ name }) {
 }
 
 export function Mark() {
-  return html`<svg viewBox="0 0 32 32" aria-hidden="true" focusable="false"><rect width="32" height="32" rx="7" fill="#1f5fbf" />
-    <g fill="none" stroke="#fff" stroke-width="2.6" stroke-linecap="round" stroke-linejoin="round"><circle cx="11" cy="16" r="4.6" />
-    <path d="M15.6 16H26m-3.4 0v4.2m-4-4.2v3" /></g></svg>`;
+  return html`<img src="/icon.svg" alt="" width="24" height="24" />`;
 }

@@ -2,7 +2,7 @@
 // Small things every page is made of.
 import { html, useEffect, useRef, useState } from '../base.js';
 import { moment, utc } from '../format.js';
-import { t } from '../words.js';
+import { has, t } from '../words.js';
 import { Icon } from './icon.js';
 
 /** A moment in the reader's time zone, in UTC on hover. */
@@ -51,11 +51,10 @@ export function Bones({ lines = 6 }) {
 
 /** A problem in plain words: what it is, what the gateway said of it, what may be done. */
 export function Failure({ error, retry }) {
-  const known = ['unreachable', 'store-unavailable', 'request-invalid', 'read-only', 'rate-limited', 'already-settled',
-    'call-in-progress', 'set-changed', 'csrf-missing', 'no-such-task', 'unauthorized', 'ambiguous-call-id'];
-  const slug = known.includes(error.slug) ? error.slug : 'other';
-  return html`<${Notice} tone="bad" icon=${error.slug === 'unreachable' ? 'plug' : 'warn'} title=${t(`problem.${slug}`)} role="alert">
-    <p>${t(`problem.${slug}.do`)}</p>
+  const slug = has(`problem.${error.slug}`) ? error.slug : 'other';
+  const advice = `problem.${slug}.do`;
+  return html`<${Notice} tone="bad" icon=${slug === 'unreachable' ? 'plug' : 'warn'} title=${t(`problem.${slug}`)} role="alert">
+    <p>${t(has(advice) ? advice : 'problem.other.do')}</p>
     ${error.detail && html`<p class="hint" lang="en">${error.slug}: ${error.detail}</p>`}
     ${retry && html`<div class="row"><${Button} icon="refresh" onClick=${retry}>${t('again')}<//></div>`}
   <//>`;

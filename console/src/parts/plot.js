@@ -9,24 +9,27 @@ import { KEEP_S, live } from '../sampler.js';
 const DASHES = [[], [6, 3], [2, 3], [9, 3, 2, 3], [1, 2], [4, 4]];
 const HEIGHT = 160;
 
-function ink(number) {
-  return getComputedStyle(document.documentElement).getPropertyValue(`--plot-${number}`).trim();
+/** The colour that a class has now, in this theme: a canvas knows no custom properties. */
+function ink(name) {
+  const probe = document.createElement('i');
+  probe.className = name;
+  document.body.append(probe);
+  const { color } = getComputedStyle(probe);
+  probe.remove();
+  return color;
 }
 
 function build(node, lines, format) {
-  const style = getComputedStyle(document.documentElement);
-  const axis = {
-    stroke: style.getPropertyValue('--muted').trim(), font: '11px system-ui, sans-serif', ticks: { show: false },
-    grid: { stroke: style.getPropertyValue('--line').trim(), width: 1 },
-  };
+  const axis = { stroke: ink('muted'), font: '11px system-ui, sans-serif', ticks: { show: false },
+    grid: { stroke: ink('rule'), width: 1 } };
   return new uPlot({
     width: Math.max(node.clientWidth, 200), height: HEIGHT, legend: { show: false }, padding: [8, 8, 0, 0],
     cursor: { y: false, points: { size: 6 }, drag: { setScale: false } },
-    scales: { x: { time: true, range: (u, min, max) => [max - KEEP_S, max] },
+    scales: { x: { time: false, range: (u, min, max) => [max - KEEP_S, max] },
       y: { range: (u, min, max) => [0, Math.max(max * 1.15, lines.floor ?? 0) || 1] } },
-    axes: [{ ...axis, grid: { show: false }, space: 70, size: 26, values: (u, at) => at.map(clock) },
+    axes: [{ ...axis, grid: { show: false }, space: 70, size: 26, incrs: [60, 120, 300, 600], values: (u, at) => at.map(clock) },
       { ...axis, size: 54, space: 34, values: (u, at) => at.map(format) }],
-    series: [{}, ...lines.map((line, i) => ({ stroke: ink(line.ink), width: 1.75, dash: DASHES[i], points: { show: false },
+    series: [{}, ...lines.map((line, i) => ({ stroke: ink(`ink-${line.ink}`), width: 1.75, dash: DASHES[i], points: { show: false },
       spanGaps: false }))],
     hooks: { setCursor: [(u) => tell(u, lines, format)] },
   }, [[], ...lines.map(() => [])], node);
