@@ -175,8 +175,6 @@ static void check_available(struct checker *c)
         bool used;
         const char *what;
     } later[] = {
-        {SETTING_ID_receipt, r->receipt.kind == RECEIPT_SQL,
-         "the receipt source sql is not available yet; use `http GET /PATH/{call_id}`, samekey or none"},
         {SETTING_ID_still_wanted, r->still_wanted,
          "running a call again in a compensation round is not available yet; leave it false"},
         {SETTING_ID_on_failed, r->on_failed != ON_FAILED_NOTHING,

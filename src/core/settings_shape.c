@@ -315,8 +315,16 @@ bool settings_receipt_shape(struct slice text, struct receipt_shape *out, struct
     if (slice_is(s, "sql") || starts_with(s, "sql ")) {
         shape.kind = RECEIPT_SQL;
         shape.path = slice_trim(skip(s, 3));
-        *out = shape;
-        return true;
+        if ((starts_with(shape.path, "postgres://") && shape.path.len > strlen("postgres://")) ||
+            (starts_with(shape.path, "postgresql://") && shape.path.len > strlen("postgresql://")) ||
+            (starts_with(shape.path, "sqlite:") && shape.path.len > strlen("sqlite:"))) {
+            *out = shape;
+            return true;
+        }
+        buffer_text(why, "write `sql postgres://USER@HOST/DATABASE` or `sql sqlite:PATH`: where the "
+                         "service's guard keeps its "
+                         "receipts");
+        return false;
     }
     if (starts_with(s, "http ")) {
         s = slice_trim(skip(s, 5));
@@ -344,7 +352,8 @@ bool settings_receipt_shape(struct slice text, struct receipt_shape *out, struct
                          "/receipts/{call_id}; the method is GET or POST");
         return false;
     }
-    buffer_text(why, "a receipt source is `http GET /receipts/{call_id}`, `samekey` or `none`");
+    buffer_text(why, "a receipt source is `http GET /receipts/{call_id}`, `sql postgres://HOST/DATABASE`, "
+                     "`samekey` or `none`");
     return false;
 }
 

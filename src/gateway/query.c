@@ -3,10 +3,12 @@
 
 #include "base/civil.h"
 #include "gateway/answer.h"
+#include "gateway/ledger.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
+#define QUERY_LATE_MS          50         /* after its deadline the ledger is not waited for any longer */
 #define QUERY_ANSWER_BYTES_MAX (4u << 20) /* of a receipt document; a larger one is not believed */
 
 struct query {
@@ -27,7 +29,10 @@ struct query {
     bool fence, has_trace;
     struct traceparent trace; /* its own span */
     uint8_t parent[SPAN_ID_BYTES];
-    int64_t start_us; /* monotonic */
+    int64_t start_us;         /* monotonic */
+    struct ledger_ask ledger; /* of a receipt in the service's own tables */
+    struct net_timer late;
+    bool told;
 };
 
 static void query_free(struct query *q)
@@ -37,6 +42,7 @@ static void query_free(struct query *q)
     buffer_fini(&q->body);
     buffer_fini(&q->answer);
     buffer_fini(&q->ids);
+    buffer_fini(&q->ledger.document);
     free(q);
 }
 
@@ -81,15 +87,14 @@ static void trace(const struct query *q, const struct receipt_reading *reading)
     tracer_add(q->shard->tracer, &span);
 }
 
-static void on_end(void *context, struct exchange *exchange, const struct net_evidence *evidence)
+/* What was answered, judged and told. `why`: how it comes that there is no answer, or "". */
+static void tell(struct query *q, bool whole, struct slice document, const char *why)
 {
-    struct query *q = context;
-    (void)exchange;
     struct receipt_reading reading;
-    /* A body that ended with the connection may be cut: it is not complete, so it is not believed. */
-    bool whole = evidence->end == NET_END_COMPLETE && !evidence->body_until_close && !q->too_large;
-    receipt_read(&reading, whole ? q->status : 0, buffer_view(&q->answer), q->call_id, q->first_attempt_ms,
+    receipt_read(&reading, whole ? q->status : 0, document, q->call_id, q->first_attempt_ms,
                  slice_text(q->lane->s->receipt_map));
+    if (*why)
+        snprintf(reading.why, sizeof reading.why, "%s", why);
     struct shard *shard = q->shard;
     metrics_add(shard->counts, METRIC_receipt_queries, 0, (size_t)reading.answer, 1);
     log_event(shard->log, LOG_LEVEL_INFO, clock_wall_ms(), q->call_id, "receipt_asked",
@@ -99,8 +104,54 @@ static void on_end(void *context, struct exchange *exchange, const struct net_ev
     trace(q, &reading);
     if (q->done)
         q->done(q->owner, &reading);
+    q->told = true;
     receipt_reading_fini(&reading);
+}
+
+static void on_end(void *context, struct exchange *exchange, const struct net_evidence *evidence)
+{
+    struct query *q = context;
+    (void)exchange;
+    /* A body that ended with the connection may be cut: it is not complete, so it is not believed. */
+    tell(q, evidence->end == NET_END_COMPLETE && !evidence->body_until_close && !q->too_large,
+         buffer_view(&q->answer), "");
     query_free(q);
+}
+
+static void on_ledger(struct letter *letter)
+{
+    struct query *q = LIST_ENTRY(letter, struct query, ledger.letter);
+    q->shard->jobs_out--;
+    net_timer_disarm(q->shard->loop, &q->late);
+    if (!q->told) {
+        q->status = q->ledger.answered ? 200 : 0;
+        tell(q, q->ledger.answered, buffer_view(&q->ledger.document), q->ledger.why);
+    }
+    query_free(q);
+}
+
+/* The name of a database may be looked up for as long as the system likes; whoever asked does not wait for that. */
+static void on_late(struct net_timer *timer)
+{
+    struct query *q = LIST_ENTRY(timer, struct query, late);
+    tell(q, false, slice_of("", 0), "the database did not answer in time");
+}
+
+static enum status ask_ledger(struct query *q, const struct query_ask *ask)
+{
+    struct net_loop *loop = q->shard->loop;
+    q->ledger.letter.open = on_ledger;
+    q->ledger.loop = loop;
+    q->ledger.call_id = q->call_id;
+    q->ledger.fence = ask->fence;
+    q->ledger.deadline_ms = net_loop_now(loop) + ask->timeout_ms;
+    q->ledger.document.max = QUERY_ANSWER_BYTES_MAX;
+    enum status status = ledger_ask(q->lane->ledger, &q->ledger);
+    if (status != STATUS_OK)
+        return status;
+    q->shard->jobs_out++; /* the shard stays until it is home */
+    net_timer_arm(loop, &q->late, q->ledger.deadline_ms + QUERY_LATE_MS, on_late);
+    return STATUS_OK;
 }
 
 static const struct exchange_handlers handlers = {on_head, on_piece, NULL, on_end};
@@ -190,13 +241,34 @@ enum status query_start(struct query **out, struct shard *shard, const struct qu
     q->owner = owner;
     q->first_attempt_ms = ask->first_attempt_ms;
     q->answer.max = QUERY_ANSWER_BYTES_MAX;
-    buffer_slice(&q->ids, ask->call_id);
-    buffer_slice(&q->ids, ask->key);
+    const struct slice ids[] = {ask->call_id, ask->key, ask->tenant};
+    for (size_t i = 0; i < sizeof ids / sizeof ids[0]; i++) {
+        buffer_slice(&q->ids, ids[i]);
+        buffer_byte(&q->ids, '\0');
+    }
+    if (q->ids.failed) {
+        query_free(q);
+        return STATUS_NO_MEMORY;
+    }
     q->call_id = slice_of(q->ids.data, ask->call_id.len);
-    q->key = slice_of(q->ids.data + ask->call_id.len, ask->key.len);
+    q->key = slice_of(q->call_id.data + ask->call_id.len + 1, ask->key.len);
+    q->ledger.tenant = slice_of(q->key.data + ask->key.len + 1, ask->tenant.len);
     q->fence = ask->fence;
     q->has_trace = ask->has_trace;
     q->start_us = clock_monotonic_us();
+    if (ask->lane->ledger) {
+        if (ask->has_trace) {
+            traceparent_child(&ask->trace, prng_next(&shard->random), &q->trace);
+            memcpy(q->parent, ask->trace.parent_id, sizeof q->parent);
+            traceparent_trace_id(&q->trace, q->trace_id);
+        }
+        enum status status = ask_ledger(q, ask);
+        if (status == STATUS_OK)
+            *out = q;
+        else
+            query_free(q);
+        return status;
+    }
     const struct origin *origin = &ask->lane->origins[ask->origin];
     buffer_text(&q->head, ask->fence                                   ? "POST "
                           : ask->lane->s->receipt.kind == RECEIPT_HTTP ? ask->lane->s->receipt.method
@@ -228,7 +300,7 @@ enum status query_start(struct query **out, struct shard *shard, const struct qu
         .head = buffer_view(&q->head),
         .deadline_ms = net_loop_now(shard->loop) + ask->timeout_ms,
     };
-    if (!good || q->head.failed || q->ids.failed ||
+    if (!good || q->head.failed ||
         exchange_start(&q->exchange, ask->outlets->clients[ask->lane->index], &request, &handlers, q) !=
             STATUS_OK) {
         query_free(q);

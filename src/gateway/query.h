@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * One receipt query to an upstream: built from the route's receipt source, bounded in time and bytes, judged by
- * core/receipt. Also the fence at a callee that is a samekey itself.
+ * core/receipt. Also the fence at a callee that can be fenced: a samekey, or a service whose guard tables are read (ledger.h).
+ * Who asks need not know which: lane->policy.can_fence says whether `fence` may be set.
  */
 #ifndef SAMEKEY_GATEWAY_QUERY_H
 #define SAMEKEY_GATEWAY_QUERY_H
@@ -28,7 +29,7 @@ struct query_ask {
 /* Called once, never inside query_start(). The reading is the query's and goes when the call returns. */
 typedef void query_done(void *owner, const struct receipt_reading *reading);
 
-/* STATUS_NO_MEMORY: nothing was asked and `done` is not called. Everything in `ask` is copied. *out may be given to
+/* STATUS_NO_MEMORY, or STATUS_FULL: nothing was asked and `done` is not called. Everything in `ask` is copied. *out may be given to
  * query_forget() until `done` was called. */
 enum status query_start(struct query **out, struct shard *shard, const struct query_ask *ask,
                         query_done *done, void *owner);

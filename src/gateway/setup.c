@@ -83,7 +83,7 @@ static void make_policy(struct lane *lane)
         .has_receipts = receipts,
         .runs_once =
             s->receipt.kind == RECEIPT_SAMEKEY || s->receipt.kind == RECEIPT_SQL || s->callee_idempotent,
-        .can_fence = s->receipt.kind == RECEIPT_SAMEKEY,
+        .can_fence = s->receipt.kind == RECEIPT_SAMEKEY || s->receipt.kind == RECEIPT_SQL,
         .receipt_timeout_ms = s->receipt_timeout_ms,
         .receipt_queries = (int)s->receipt_queries,
         .resend_after_ms = s->resend_after_ms,
@@ -148,6 +148,8 @@ static bool compile_lane(struct lane *lane, const struct route_settings *s, size
     if (!good)
         return false;
     make_policy(lane);
+    if (s->receipt.kind == RECEIPT_SQL && ledger_new(&lane->ledger, s->receipt.path) != STATUS_OK)
+        return false;
     return admission_new(&lane->admission, s, lane->origin_count, clock_monotonic_ms()) == STATUS_OK;
 }
 
@@ -172,6 +174,7 @@ static void setup_dismantle(struct setup *setup)
         fingerprint_rules_fini(&lane->rules);
         free(lane->origins);
         admission_free(lane->admission);
+        ledger_free(lane->ledger);
     }
     free(setup->lanes);
     routes_free(setup->routes);

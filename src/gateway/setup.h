@@ -10,6 +10,7 @@
 #include "core/fingerprint.h"
 #include "core/template.h"
 #include "gateway/admission.h"
+#include "gateway/ledger.h"
 #include "gateway/route.h"
 #include "net/client.h"
 
@@ -38,6 +39,7 @@ struct lane {
     struct success_rule success;
     enum proof proof;
     struct admission *admission;
+    struct ledger *ledger; /* of receipt = "sql ...", or NULL */
 };
 
 struct setup {

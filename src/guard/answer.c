@@ -11,8 +11,8 @@
 
 int guard_verdict(const char *word)
 {
-    static const char *const words[] = {"",       "run",     "replay",           "in_progress", "mismatch",
-                                        "fenced", "expired", "retry_transaction"};
+    static const char *const words[] = {"",         "run",    "replay",  "in_progress",
+                                        "mismatch", "fenced", "expired", "retry_transaction"};
     for (int i = 1; i < (int)(sizeof words / sizeof words[0]); i++)
         if (strcmp(word, words[i]) == 0)
             return i;

@@ -25,11 +25,10 @@ void postgres_bytes(struct postgres_params *p, const void *bytes, size_t len)
     p->formats[p->count++] = 1;
 }
 
-PGresult *postgres_ask(PGconn *conn, const char *sql, const struct postgres_params *p, int columns, int *status,
-                       struct samekey_guard_error *error)
+PGresult *postgres_ask(PGconn *conn, const char *sql, const struct postgres_params *p, int columns,
+                       int *status, struct samekey_guard_error *error)
 {
-    PGresult *result =
-        PQexecParams(conn, sql, p->count, NULL, p->values, p->lengths, p->formats, 0);
+    PGresult *result = PQexecParams(conn, sql, p->count, NULL, p->values, p->lengths, p->formats, 0);
     if (PQresultStatus(result) == PGRES_TUPLES_OK && PQntuples(result) == 1 && PQnfields(result) == columns)
         return result;
     const char *code = PQresultErrorField(result, PG_DIAG_SQLSTATE);
@@ -56,7 +55,8 @@ static int open_transaction(PGconn *conn, struct samekey_guard_error *error)
     case PQTRANS_UNKNOWN:
         return guard_fail(error, SAMEKEY_GUARD_DATABASE, "", "the connection is gone");
     default:
-        return guard_fail(error, SAMEKEY_GUARD_NO_TRANSACTION, "", "no transaction is open; send BEGIN first");
+        return guard_fail(error, SAMEKEY_GUARD_NO_TRANSACTION, "",
+                          "no transaction is open; send BEGIN first");
     }
 }
 
@@ -81,7 +81,8 @@ int samekey_guard_postgres_install(PGconn *conn, struct samekey_guard_error *err
 /* The columns of `begin`, in the order they are asked for. */
 enum { VERDICT, STATE, REASON, STATUS, HEADERS, BODY, KEPT, ORIGINAL, RUN, BEGIN_COLUMNS };
 #define BEGIN_SQL                                                                                            \
-    "SELECT verdict, state, reason, result_status, result_headers, encode(result_body, 'hex'), result_kept, " \
+    "SELECT verdict, state, reason, result_status, result_headers, encode(result_body, 'hex'), "             \
+    "result_kept, "                                                                                          \
     "original_call_id, run FROM samekey.begin($1, $2, $3, $4, $5, $6::integer)"
 
 static int nibble(char c)
@@ -150,13 +151,15 @@ int samekey_guard_postgres_begin(PGconn *conn, const struct samekey_guard_call *
     status = read_answer(result, answer);
     PQclear(result);
     if (status != SAMEKEY_GUARD_OK)
-        guard_fail(error, status, "", status == SAMEKEY_GUARD_NO_MEMORY ? "out of memory"
-                                                                        : "the installed schema is of another version");
+        guard_fail(error, status, "",
+                   status == SAMEKEY_GUARD_NO_MEMORY ? "out of memory"
+                                                     : "the installed schema is of another version");
     return status;
 }
 
 int samekey_guard_postgres_finish(PGconn *conn, const struct samekey_guard_call *call,
-                                  const struct samekey_guard_ending *ending, struct samekey_guard_error *error)
+                                  const struct samekey_guard_ending *ending,
+                                  struct samekey_guard_error *error)
 {
     const char *wrong = guard_call_wrong(call);
     if (!wrong)
@@ -181,9 +184,9 @@ int samekey_guard_postgres_finish(PGconn *conn, const struct samekey_guard_call 
     postgres_text(&p, ending->headers);
     postgres_text(&p, or_empty(call->tenant));
     postgres_text(&p, ending->may_run_again ? "false" : "true");
-    PGresult *result = postgres_ask(conn,
-                                    "SELECT samekey.finish($1, $2, $3::integer, $4::bytea, $5::jsonb, $6, $7::boolean)",
-                                    &p, 1, &status, error);
+    PGresult *result = postgres_ask(
+        conn, "SELECT samekey.finish($1, $2, $3::integer, $4::bytea, $5::jsonb, $6, $7::boolean)", &p, 1,
+        &status, error);
     PQclear(result);
     return result ? SAMEKEY_GUARD_OK : status;
 }
@@ -197,11 +200,11 @@ static int ask_receipt(PGconn *conn, const char *sql, const struct postgres_para
     PGresult *result = postgres_ask(conn, sql, p, 4, &status, error);
     if (!result)
         return status;
-    struct samekey_guard_receipt r = {.state = guard_state(PQgetvalue(result, 0, 0)),
-                                      .final = PQgetvalue(result, 0, 1)[0] == 't',
-                                      .safe_new_key = PQgetvalue(result, 0, 2)[0] == 't',
-                                      .document =
-                                          guard_bytes(PQgetvalue(result, 0, 3), strlen(PQgetvalue(result, 0, 3)))};
+    struct samekey_guard_receipt r = {
+        .state = guard_state(PQgetvalue(result, 0, 0)),
+        .final = PQgetvalue(result, 0, 1)[0] == 't',
+        .safe_new_key = PQgetvalue(result, 0, 2)[0] == 't',
+        .document = guard_bytes(PQgetvalue(result, 0, 3), strlen(PQgetvalue(result, 0, 3)))};
     PQclear(result);
     if (!r.document)
         return guard_fail(error, SAMEKEY_GUARD_NO_MEMORY, "", "out of memory");
@@ -263,8 +266,8 @@ int samekey_guard_postgres_outbox_add(PGconn *conn, const struct samekey_guard_c
     postgres_text(&p, call->call_id);
     postgres_text(&p, headers ? headers : "{}");
     postgres_text(&p, or_empty(call->tenant));
-    PGresult *result = postgres_ask(conn, "SELECT samekey.outbox_add($1, $2::bytea, $3, $4::jsonb, $5)", &p, 1,
-                                    &status, error);
+    PGresult *result = postgres_ask(conn, "SELECT samekey.outbox_add($1, $2::bytea, $3, $4::jsonb, $5)", &p,
+                                    1, &status, error);
     if (!result)
         return status;
     if (message_id)

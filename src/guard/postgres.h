@@ -22,7 +22,7 @@ void postgres_bytes(struct postgres_params *params, const void *bytes, size_t le
 
 /* Runs one statement and gives its result, with columns as text, when it has exactly one row of `columns`. NULL: the
  * error says why; SAMEKEY_GUARD_DATABASE or _NO_MEMORY in *status. */
-PGresult *postgres_ask(PGconn *conn, const char *sql, const struct postgres_params *params, int columns, int *status,
-                       struct samekey_guard_error *error);
+PGresult *postgres_ask(PGconn *conn, const char *sql, const struct postgres_params *params, int columns,
+                       int *status, struct samekey_guard_error *error);
 
 #endif

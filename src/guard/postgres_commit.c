@@ -36,7 +36,8 @@ static PQnoticeReceiver default_receiver(PGconn *conn)
  * crashes, and the two codes whose meaning is "unknown". */
 static bool says_nothing(const char *code)
 {
-    static const char *const codes[] = {"40003", "57P01", "57P02", "57P03", "57P05", "58000", "58030", "XX000"};
+    static const char *const codes[] = {"40003", "57P01", "57P02", "57P03",
+                                        "57P05", "58000", "58030", "XX000"};
     if (!code || strncmp(code, "08", 2) == 0)
         return true;
     for (size_t i = 0; i < sizeof codes / sizeof codes[0]; i++)
@@ -93,8 +94,8 @@ int samekey_guard_postgres_settle(PGconn *conn, const struct samekey_guard_call 
     return SAMEKEY_GUARD_OK;
 }
 
-static void look(const struct samekey_guard_call *call, const char *run, const struct samekey_guard_reopen *reopen,
-                 struct samekey_guard_commit *out)
+static void look(const struct samekey_guard_call *call, const char *run,
+                 const struct samekey_guard_reopen *reopen, struct samekey_guard_commit *out)
 {
     PGconn *conn = reopen->open       ? reopen->open(reopen->context)
                    : reopen->conninfo ? PQconnectdb(reopen->conninfo)
@@ -107,7 +108,8 @@ static void look(const struct samekey_guard_call *call, const char *run, const s
             out->looked_up = 1;
             out->settled = settled;
             if (settled == SAMEKEY_GUARD_COMMIT_UNKNOWN)
-                guard_copy(out->text, sizeof out->text, "the transaction has not ended yet; look again later");
+                guard_copy(out->text, sizeof out->text,
+                           "the transaction has not ended yet; look again later");
         } else {
             guard_copy(out->text, sizeof out->text, error.text);
         }

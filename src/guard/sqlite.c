@@ -84,7 +84,8 @@ static int busy_timeout(sqlite3 *db)
 static int ask_begin(sqlite3 *db, const struct samekey_guard_call *call)
 {
     sqlite3_stmt *s = prepare(
-        db, "INSERT INTO samekey_begin(call_id, key, fingerprint, route, tenant) VALUES (?1, ?2, ?3, ?4, ?5)");
+        db,
+        "INSERT INTO samekey_begin(call_id, key, fingerprint, route, tenant) VALUES (?1, ?2, ?3, ?4, ?5)");
     if (!s)
         return sqlite3_extended_errcode(db);
     bind_text(s, 1, call->call_id);
@@ -102,8 +103,9 @@ static char *column_text(sqlite3_stmt *s, int at)
 
 static int read_begun(sqlite3 *db, struct samekey_guard_answer *out, struct samekey_guard_error *error)
 {
-    sqlite3_stmt *s = prepare(db, "SELECT verdict, run, state, reason, original_call_id, result_kept, result_status, "
-                                  "result_headers, result_body FROM samekey_begun");
+    sqlite3_stmt *s =
+        prepare(db, "SELECT verdict, run, state, reason, original_call_id, result_kept, result_status, "
+                    "result_headers, result_body FROM samekey_begun");
     if (!s || sqlite3_step(s) != SQLITE_ROW) {
         int status = fail_of(db, error);
         sqlite3_finalize(s);
@@ -132,8 +134,8 @@ static int read_begun(sqlite3 *db, struct samekey_guard_answer *out, struct same
     sqlite3_finalize(s);
     if (status != SAMEKEY_GUARD_OK) {
         guard_answer_clear(&a);
-        return guard_fail(error, status, "", status == SAMEKEY_GUARD_NO_MEMORY ? "out of memory"
-                                                                               : "samekey_begun is empty");
+        return guard_fail(error, status, "",
+                          status == SAMEKEY_GUARD_NO_MEMORY ? "out of memory" : "samekey_begun is empty");
     }
     *out = a;
     return SAMEKEY_GUARD_OK;
@@ -197,15 +199,16 @@ int samekey_guard_sqlite_finish(sqlite3 *db, const struct samekey_guard_call *ca
     return done(s) ? SAMEKEY_GUARD_OK : fail_of(db, error);
 }
 
-int samekey_guard_sqlite_settle(sqlite3 *db, const struct samekey_guard_call *call, const char *run, int *settled,
-                                struct samekey_guard_error *error)
+int samekey_guard_sqlite_settle(sqlite3 *db, const struct samekey_guard_call *call, const char *run,
+                                int *settled, struct samekey_guard_error *error)
 {
     const char *wrong = guard_call_wrong(call);
     if (!wrong && (!run || !*run))
         wrong = "run is the one that begin answered";
     if (wrong)
         return guard_fail(error, SAMEKEY_GUARD_INVALID, "", wrong);
-    sqlite3_stmt *s = prepare(db, "SELECT 1 FROM samekey_call WHERE tenant = ?1 AND call_id = ?2 AND run = ?3");
+    sqlite3_stmt *s =
+        prepare(db, "SELECT 1 FROM samekey_call WHERE tenant = ?1 AND call_id = ?2 AND run = ?3");
     if (!s)
         return fail_of(db, error);
     bind_text(s, 1, or_empty(call->tenant));
@@ -274,13 +277,15 @@ int samekey_guard_sqlite_commit(sqlite3 *db, const struct samekey_guard_call *ca
 
 /* A call without a row. */
 #define ABSENT_SQL                                                                                           \
-    "SELECT iif(gone, 'UNKNOWN', 'NOT_RECEIVED'), 0, 0, json_object('call_id', ?2, 'state', iif(gone, 'UNKNOWN', " \
+    "SELECT iif(gone, 'UNKNOWN', 'NOT_RECEIVED'), 0, 0, json_object('call_id', ?2, 'state', iif(gone, "      \
+    "'UNKNOWN', "                                                                                            \
     "'NOT_RECEIVED'), 'final', json('false'), 'reason', iif(gone, 'beyond-retention', NULL), 'received', "   \
-    "json(iif(gone, 'null', 'false')), 'executed', json(iif(gone, 'null', 'false')), 'key', NULL, 'route', "  \
-    "NULL, 'business_ref', NULL, 'trace_id', NULL, 'call_id_source', NULL, 'attempts', json('[]'), 'result', " \
-    "NULL, 'original_call_id', NULL, 'reverses', NULL, 'reversed_by', NULL, 'proof', 'transaction', "         \
-    "'safe_new_key', json('false'), 'next_action', iif(gone, 'ask_operator', 'retry_same_call'), "            \
-    "'covers_since', covers_since, 'created_at', NULL, 'updated_at', NULL, 'expires_at', NULL) "              \
+    "json(iif(gone, 'null', 'false')), 'executed', json(iif(gone, 'null', 'false')), 'key', NULL, 'route', " \
+    "NULL, 'business_ref', NULL, 'trace_id', NULL, 'call_id_source', NULL, 'attempts', json('[]'), "         \
+    "'result', "                                                                                             \
+    "NULL, 'original_call_id', NULL, 'reverses', NULL, 'reversed_by', NULL, 'proof', 'transaction', "        \
+    "'safe_new_key', json('false'), 'next_action', iif(gone, 'ask_operator', 'retry_same_call'), "           \
+    "'covers_since', covers_since, 'created_at', NULL, 'updated_at', NULL, 'expires_at', NULL) "             \
     "FROM (SELECT covers_since, ?3 > 0 AND ?3 < refuse_before_ms AS gone FROM samekey_absent)"
 
 static int read_receipt(sqlite3_stmt *s, struct samekey_guard_receipt *out)
@@ -316,12 +321,16 @@ int samekey_guard_sqlite_receipt(sqlite3 *db, const char *call_id, const char *t
         if (i)
             sqlite3_bind_int64(s, 3, guard_id_time(call_id));
         int code = sqlite3_step(s);
-        int status = code == SQLITE_ROW ? read_receipt(s, out) : code == SQLITE_DONE ? -1 : fail_of(db, error);
+        int status = code == SQLITE_ROW    ? read_receipt(s, out)
+                     : code == SQLITE_DONE ? -1
+                                           : fail_of(db, error);
         sqlite3_finalize(s);
         if (status >= 0)
-            return status == SAMEKEY_GUARD_NO_MEMORY ? guard_fail(error, status, "", "out of memory") : status;
+            return status == SAMEKEY_GUARD_NO_MEMORY ? guard_fail(error, status, "", "out of memory")
+                                                     : status;
     }
-    return guard_fail(error, SAMEKEY_GUARD_DATABASE, "", "the guard's settings row is missing; install it again");
+    return guard_fail(error, SAMEKEY_GUARD_DATABASE, "",
+                      "the guard's settings row is missing; install it again");
 }
 
 int samekey_guard_sqlite_fence(sqlite3 *db, const struct samekey_guard_call *call,
@@ -340,7 +349,8 @@ int samekey_guard_sqlite_fence(sqlite3 *db, const struct samekey_guard_call *cal
         return SAMEKEY_GUARD_OK;
     }
     guard_receipt_clear(&before);
-    sqlite3_stmt *s = prepare(db, "INSERT INTO samekey_fence(call_id, tenant, route, key) VALUES (?1, ?2, ?3, ?4)");
+    sqlite3_stmt *s =
+        prepare(db, "INSERT INTO samekey_fence(call_id, tenant, route, key) VALUES (?1, ?2, ?3, ?4)");
     if (!s)
         return fail_of(db, error);
     bind_text(s, 1, call->call_id);
