@@ -14,7 +14,8 @@ const char *compensation_phase_text(enum compensation_phase phase)
 
 const char *compensation_effect_text(enum compensation_effect_type type)
 {
-    static const char *const texts[] = {"ask", "fence", "send", "settle", "wait", "manual", "close", "reverse"};
+    static const char *const texts[] = {"ask",  "fence",  "send",  "settle",
+                                        "wait", "manual", "close", "reverse"};
     return texts[type];
 }
 
@@ -63,10 +64,11 @@ static void wait_or_manual(struct compensation *c, const char *why)
         manual(c, why, false);
         return;
     }
-    over(c, (struct compensation_effect){.type = COMPENSATION_DO_WAIT,
-                                         .status = TASK_PENDING,
-                                         .wait_ms = compensation_gap_ms(&c->policy, c->facts.round, c->random),
-                                         .why = why});
+    over(c,
+         (struct compensation_effect){.type = COMPENSATION_DO_WAIT,
+                                      .status = TASK_PENDING,
+                                      .wait_ms = compensation_gap_ms(&c->policy, c->facts.round, c->random),
+                                      .why = why});
 }
 
 static void close_as(struct compensation *c, enum task_status status, const char *why)
@@ -77,8 +79,11 @@ static void close_as(struct compensation *c, enum task_status status, const char
 /* The task of a call that now ends. A reversal that failed undoes nothing, and somebody has to know. */
 static void settle(struct compensation *c, enum call_state state, enum reason reason, const char *why)
 {
-    struct compensation_effect fx = {
-        .type = COMPENSATION_DO_SETTLE, .state = state, .reason = reason, .status = TASK_RESOLVED, .why = why};
+    struct compensation_effect fx = {.type = COMPENSATION_DO_SETTLE,
+                                     .state = state,
+                                     .reason = reason,
+                                     .status = TASK_RESOLVED,
+                                     .why = why};
     if (c->facts.cause == TASK_CAUSE_REVERSAL)
         fx.status = state == STATE_SUCCESS ? TASK_REVERSED : TASK_MANUAL;
     over(c, fx);
@@ -97,7 +102,8 @@ static void go(struct compensation *c, enum compensation_phase phase, enum compe
 
 static bool wanted(const struct compensation *c)
 {
-    return c->facts.cause == TASK_CAUSE_REVERSAL || (c->facts.cause == TASK_CAUSE_UNKNOWN && c->policy.still_wanted);
+    return c->facts.cause == TASK_CAUSE_REVERSAL ||
+           (c->facts.cause == TASK_CAUSE_UNKNOWN && c->policy.still_wanted);
 }
 
 /* Section 3, "When a repeat is safe". The receipt has just said that it is not there, or there are none. */
@@ -254,7 +260,8 @@ static void sent(struct compensation *c, const struct compensation_event *ev)
     else if (ev->state == STATE_FAILED && ev->final)
         close_as(c, TASK_RESOLVED, "sent again, and it failed for good");
     else
-        wait_or_manual(c, ev->state == STATE_FAILED ? "it could not be sent" : "sent, and how it ended is not known");
+        wait_or_manual(c, ev->state == STATE_FAILED ? "it could not be sent"
+                                                    : "sent, and how it ended is not known");
 }
 
 void compensation_step(struct compensation *c, const struct compensation_event *event,
@@ -288,7 +295,8 @@ bool compensation_invariant(const struct compensation *c)
     bool acts = c->asked || c->fenced || c->sent;
     if (c->phase == COMPENSATION_IDLE)
         return !acts;
-    bool failed = c->phase == COMPENSATION_OVER && fx->type == COMPENSATION_DO_SETTLE && fx->state == STATE_FAILED;
+    bool failed =
+        c->phase == COMPENSATION_OVER && fx->type == COMPENSATION_DO_SETTLE && fx->state == STATE_FAILED;
     if (failed && !(fx->reason == REASON_RECEIPT && c->asked) &&
         !(fx->reason == REASON_FENCED_AT_CALLEE && c->fenced)) /* (1) */
         return false;

@@ -66,14 +66,15 @@ struct compensation_facts {
     int round; /* this one, from 1 */
     enum call_state state;
     bool final;
-    bool never_sent;  /* no attempt was begun */
-    bool maybe_ran;   /* an attempt was unknown or pending, or was lost */
-    bool pending;     /* the callee had accepted it */
-    bool has_request; /* it is kept, so that it can be sent */
+    bool never_sent;   /* no attempt was begun */
+    bool maybe_ran;    /* an attempt was unknown or pending, or was lost */
+    bool pending;      /* the callee had accepted it */
+    bool has_request;  /* it is kept, so that it can be sent */
     bool has_identity; /* a key, or a callId that its caller made */
     bool slot_free;    /* the key's slot is this call's own, or there is no key */
-    int64_t age_ms;        /* since the first attempt began */
-    int64_t closed_age_ms; /* since the call's row last moved: its last connection was closed then or before */
+    int64_t age_ms;    /* since the first attempt began */
+    int64_t
+        closed_age_ms; /* since the call's row last moved: its last connection was closed then or before */
 };
 
 enum compensation_phase {

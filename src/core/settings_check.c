@@ -138,9 +138,10 @@ static void check_top(struct checker *c)
         }
     if (s->trace[0] && !(strncmp(s->trace, "file:/", 6) == 0 || strncmp(s->trace, "http://", 7) == 0 ||
                          strncmp(s->trace, "https://", 8) == 0)) {
-        buffer_format(&c->text,
-                      "%s is no place for traces; give file:/PATH or a collector's http://HOST:4318/v1/traces",
-                      s->trace);
+        buffer_format(
+            &c->text,
+            "%s is no place for traces; give file:/PATH or a collector's http://HOST:4318/v1/traces",
+            s->trace);
         told(c, SETTINGS_ERROR, "trace-invalid", SETTING_ID_trace);
     }
     if (s->archive[0]) {
@@ -164,29 +165,6 @@ static void check_top(struct checker *c)
                               "{\"http://...\"} }, or start with --upstream URL");
         told(c, SETTINGS_ERROR, "route-missing", SETTING_ID_COUNT);
     }
-}
-
-/* Features with a row but without code: named, never ignored. */
-static void check_available(struct checker *c)
-{
-    const struct route_settings *r = c->route;
-    const struct {
-        enum setting_id id;
-        bool used;
-        const char *what;
-    } later[] = {
-        {SETTING_ID_still_wanted, r->still_wanted,
-         "running a call again in a compensation round is not available yet; leave it false"},
-        {SETTING_ID_on_failed, r->on_failed != ON_FAILED_NOTHING,
-         "compensation of FAILED calls is not available yet; leave it at nothing"},
-        {SETTING_ID_reversal, r->reversal[0] != '\0', "reversals are not available yet; leave it out"},
-        {SETTING_ID_notify, r->notify[0] != '\0', "notifications are not available yet; leave it out"},
-    };
-    for (size_t i = 0; i < sizeof(later) / sizeof(later[0]); i++)
-        if (later[i].used) {
-            buffer_text(&c->text, later[i].what);
-            told(c, SETTINGS_ERROR, "not-available", later[i].id);
-        }
 }
 
 static void check_identity(struct checker *c)
@@ -350,6 +328,38 @@ static void check_policy(struct checker *c)
     }
 }
 
+/* What follows a call that did not end clearly. */
+static void check_compensation(struct checker *c)
+{
+    const struct route_settings *r = c->route;
+    struct slice method, path;
+    if (r->reversal[0] && settings_request_split(slice_text(r->reversal), &method, &path)) {
+        char text[TEMPLATE_TEXT_MAX];
+        size_t len = path.len < sizeof text ? path.len : sizeof text - 1;
+        memcpy(text, path.data, len);
+        text[len] = '\0';
+        check_template(c, SETTING_ID_reversal, text, TEMPLATE_FOR_URL);
+    }
+    if (r->receipt_fence[0] && r->receipt.kind != RECEIPT_HTTP) {
+        buffer_text(&c->text,
+                    "receipt_fence belongs to receipt = \"http ...\"; a samekey is fenced without it, and "
+                    "without receipts there is nobody to fence: leave it out");
+        told(c, SETTINGS_ERROR, "fence-without-receipts", SETTING_ID_receipt_fence);
+    }
+    if (strncmp(r->notify, "http", 4) == 0 && !c->settings->notify_secret_file[0]) {
+        buffer_text(&c->text,
+                    "a webhook must be signed: name a file with a secret in notify_secret_file at the top, "
+                    "or use command /PATH");
+        told(c, SETTINGS_ERROR, "notify-unsigned", SETTING_ID_notify);
+    }
+    if (r->on_failed == ON_FAILED_COMPENSATE && r->receipt.kind == RECEIPT_NONE) {
+        buffer_text(&c->text,
+                    "nobody can be asked what became of a FAILED call on a route without receipts: each goes "
+                    "to a person; set receipt, or on_failed = nothing");
+        told(c, SETTINGS_WARNING, "compensate-without-receipts", SETTING_ID_on_failed);
+    }
+}
+
 size_t settings_check(const struct settings *s, settings_problem_fn *report, void *context)
 {
     struct checker c = {.settings = s, .report = report, .context = context};
@@ -357,10 +367,10 @@ size_t settings_check(const struct settings *s, settings_problem_fn *report, voi
     for (size_t i = 0; i < s->route_count; i++) {
         c.route = s->routes[i];
         check_identity(&c);
-        check_available(&c);
         check_time(&c);
         check_lives(&c);
         check_policy(&c);
+        check_compensation(&c);
     }
     size_t errors = c.errors;
     buffer_fini(&c.text);

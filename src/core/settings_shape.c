@@ -357,6 +357,58 @@ bool settings_receipt_shape(struct slice text, struct receipt_shape *out, struct
     return false;
 }
 
+bool settings_request_split(struct slice text, struct slice *method, struct slice *path)
+{
+    struct slice s = slice_trim(text);
+    const char *space = s.len ? memchr(s.data, ' ', s.len) : NULL;
+    if (!space)
+        return false;
+    *method = slice_of(s.data, (size_t)(space - s.data));
+    *path = slice_trim(skip(s, method->len));
+    for (size_t i = 0; i < method->len; i++)
+        if (method->data[i] < 'A' || method->data[i] > 'Z')
+            return false;
+    bool plain = path->len && path->data[0] == '/';
+    for (size_t i = 0; plain && i < path->len; i++)
+        plain = path->data[i] > ' ' && path->data[i] < 0x7f && path->data[i] != '#' && path->data[i] != '\\';
+    return method->len && plain;
+}
+
+static bool shape_reversal(struct slice s, struct buffer *why)
+{
+    struct slice method, path;
+    if (s.len == 0 || settings_request_split(s, &method, &path))
+        return true;
+    buffer_text(why, "a reversal is METHOD /PATH with parts of the request in braces, such as POST "
+                     "/orders/{json.order_no}/cancel");
+    return false;
+}
+
+static bool shape_receipt_fence(struct slice s, struct buffer *why)
+{
+    struct slice method, path;
+    size_t places = 0;
+    bool good = s.len == 0 || settings_request_split(s, &method, &path);
+    for (size_t i = 0; good && s.len && i < path.len; i++)
+        places += starts_with(skip(path, i), "{call_id}");
+    if (good && (s.len == 0 || (places == 1 && !slice_is(method, "GET"))))
+        return true;
+    buffer_text(why,
+                "write METHOD /PATH with {call_id} once in the path, such as POST /receipts/{call_id}/fence; "
+                "the method is not GET");
+    return false;
+}
+
+static bool shape_notify(struct slice s, struct buffer *why)
+{
+    if (s.len == 0 ||
+        ((starts_with(s, "http://") || starts_with(s, "https://")) && !memchr(s.data, ' ', s.len)) ||
+        (starts_with(s, "command /") && s.len > 9))
+        return true;
+    buffer_text(why, "write https://HOST/PATH, or command /PATH/OF/PROGRAM");
+    return false;
+}
+
 bool settings_shape(enum setting_id id, struct slice text, struct buffer *why)
 {
     for (size_t i = 0; i < text.len; i++)
@@ -382,6 +434,12 @@ bool settings_shape(enum setting_id id, struct slice text, struct buffer *why)
     case SETTING_ID_node:
     case SETTING_ID_call_id_prefix:
         return shape_id_part(text, why);
+    case SETTING_ID_reversal:
+        return shape_reversal(text, why);
+    case SETTING_ID_receipt_fence:
+        return shape_receipt_fence(text, why);
+    case SETTING_ID_notify:
+        return shape_notify(text, why);
     case SETTING_ID_receipt_header:
         return shape_receipt_header(text, why);
     case SETTING_ID_replay_headers:

@@ -24,6 +24,9 @@ struct receipt_shape {
 };
 bool settings_receipt_shape(struct slice text, struct receipt_shape *out, struct buffer *why);
 
+/* Takes `METHOD /PATH` apart; both are borrowed from `text`. False when out of form. */
+bool settings_request_split(struct slice text, struct slice *method, struct slice *path);
+
 /* Takes the next `FOREIGN=STATE` off a receipt_map. 1: taken; 0: nothing is left; -1: out of form. */
 int settings_map_next(struct slice *rest, struct slice *foreign, struct slice *state);
 

@@ -52,12 +52,12 @@ const char *task_tell_text(enum task_tell tell);
 
 /* A task. Slices borrow the memory of whoever made the row. Times are unix ms of the store's clock. */
 struct task_row {
-    int64_t id; /* 0: no such task */
+    int64_t id;   /* 0: no such task */
     int64_t call; /* row id of its call */
     enum task_status status;
     enum task_cause cause;
-    int round;   /* rounds begun */
-    int granted; /* rounds a person gave it beyond the route's */
+    int round;      /* rounds begun */
+    int granted;    /* rounds a person gave it beyond the route's */
     int64_t due_ms; /* PENDING: when the next round is due */
     int64_t created_ms, updated_ms;
     struct slice owner; /* RUNNING: who */
@@ -77,8 +77,8 @@ struct task_row {
 /* One round, as it was. All texts are for people; none is parsed. */
 struct round_row {
     int64_t task;
-    int n; /* from 1; over all rounds of the task */
-    int64_t at_ms;           /* when it began */
+    int n;         /* from 1; over all rounds of the task */
+    int64_t at_ms; /* when it began */
     int64_t ended_ms;
     struct slice asked;      /* what was done: "ask", "ask fence", "send", ... */
     struct slice answer;     /* what the callee said: "NOT_RECEIVED" */
@@ -92,9 +92,9 @@ struct round_row {
 /* One change that a person made. */
 struct audit_row {
     int64_t id, at_ms;
-    struct slice who, what; /* what: "resolve SUCCESS", "run", "erase", "report SUCCESS" */
-    int64_t call;           /* row id, or 0 */
-    int64_t task;           /* or 0 */
+    struct slice who, what;       /* what: "resolve SUCCESS", "run", "erase", "report SUCCESS" */
+    int64_t call;                 /* row id, or 0 */
+    int64_t task;                 /* or 0 */
     struct slice tenant, call_id; /* kept here, since the call's row may go first */
     struct slice evidence;
 };

@@ -279,6 +279,26 @@ static enum problem read_body_call_id(struct identity *id, const struct identity
     return read_call_id(id, text);
 }
 
+/* What would undo the call. A request that lacks a part of it can run, and cannot be undone by us. */
+static void read_reversal(struct identity *id, const struct identity_inputs *in, int64_t window_ms)
+{
+    const struct lane *lane = in->lane;
+    struct slice path, where = id->where;
+    if (!lane->reversal_method.len)
+        return;
+    if (render(&lane->reversal_path, id, in, window_ms, &path) == STATUS_OK) {
+        size_t len = lane->reversal_method.len + 1 + path.len;
+        char *text = arena_take(in->arena, len);
+        if (text) {
+            memcpy(text, lane->reversal_method.data, lane->reversal_method.len);
+            text[lane->reversal_method.len] = ' ';
+            memcpy(text + lane->reversal_method.len + 1, path.data, path.len);
+            id->reversal = slice_of(text, len);
+        }
+    }
+    id->where = where;
+}
+
 enum problem identity_read_body(struct identity *id, const struct identity_inputs *in, int64_t window_ms)
 {
     const struct lane *lane = in->lane;
@@ -315,6 +335,7 @@ enum problem identity_read_body(struct identity *id, const struct identity_input
         if (render(&lane->business_ref, id, in, window_ms, &text) == STATUS_OK && text.len <= 255)
             id->business_ref = text;
     }
+    read_reversal(id, in, window_ms);
     return PROBLEM_NONE;
 }
 

@@ -14,6 +14,8 @@
 #include "net/server.h"
 
 struct identity {
+    struct slice
+        reversal; /* "POST /orders/42/cancel", rendered now; empty: the route has none, or a part is missing */
     struct slice tenant, call_id, key, key_spelling, business_ref, trace_id, scope, route;
     bool call_id_made, has_key, has_credential, has_trace;
     struct digest credential, call_digest, operation;

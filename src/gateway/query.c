@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #define QUERY_LATE_MS          50         /* after its deadline the ledger is not waited for any longer */
+#define QUERY_KEPT_LINES_MAX   256        /* header lines of a kept request that are looked at */
 #define QUERY_ANSWER_BYTES_MAX (4u << 20) /* of a receipt document; a larger one is not believed */
 
 struct query {
@@ -189,13 +190,23 @@ static void append_encoded(struct buffer *out, struct slice s)
     }
 }
 
+/* The method of the request line: a fence is a POST unless the route says otherwise. */
+static struct slice method_of(const struct query_ask *ask)
+{
+    bool http = ask->lane->s->receipt.kind == RECEIPT_HTTP;
+    if (ask->fence)
+        return http ? ask->lane->fence_method : slice_text("POST");
+    return slice_text(http ? ask->lane->s->receipt.method : "GET");
+}
+
 /* The request line's target. False: the template has a part that this call does not have. */
 static bool append_target(struct buffer *out, const struct query_ask *ask)
 {
     if (ask->lane->s->receipt.kind == RECEIPT_HTTP) {
         struct url_parts parts = {ask};
         struct template_inputs inputs = {look_up, &parts, 0};
-        return template_render(&ask->lane->receipt_path, &inputs, out, NULL) == STATUS_OK;
+        return template_render(ask->fence ? &ask->lane->fence_path : &ask->lane->receipt_path, &inputs, out,
+                               NULL) == STATUS_OK;
     }
     buffer_text(out, "/.samekey/receipts/");
     buffer_slice(out, ask->call_id);
@@ -270,11 +281,8 @@ enum status query_start(struct query **out, struct shard *shard, const struct qu
         return status;
     }
     const struct origin *origin = &ask->lane->origins[ask->origin];
-    buffer_text(&q->head, ask->fence                                   ? "POST "
-                          : ask->lane->s->receipt.kind == RECEIPT_HTTP ? ask->lane->s->receipt.method
-                                                                       : "GET");
-    if (!ask->fence)
-        buffer_byte(&q->head, ' ');
+    buffer_slice(&q->head, method_of(ask));
+    buffer_byte(&q->head, ' ');
     bool good = append_target(&q->head, ask);
     buffer_text(&q->head, " HTTP/1.1\r\nHost: ");
     append_host(&q->head, origin);
@@ -332,6 +340,26 @@ static void principal_lines_of(struct buffer *out, const struct template *t, con
             break;
         }
     }
+}
+
+void query_principal_kept(struct buffer *out, const struct setup *setup, struct slice lines)
+{
+    struct header list[QUERY_KEPT_LINES_MAX];
+    struct headers headers = {.list = list};
+    while (lines.len && headers.count < QUERY_KEPT_LINES_MAX) {
+        const char *stop = memchr(lines.data, '\n', lines.len);
+        size_t len = stop ? (size_t)(stop - lines.data) + 1 : lines.len;
+        const char *colon = memchr(lines.data, ':', len);
+        if (colon) {
+            size_t name = (size_t)(colon - lines.data);
+            list[headers.count++] = (struct header){
+                .name = slice_of(lines.data, name),
+                .value = slice_trim(slice_of(colon + 1, len - name - 1)),
+            };
+        }
+        lines = slice_of(lines.data + len, lines.len - len);
+    }
+    query_principal_lines(out, setup, &headers);
 }
 
 void query_principal_lines(struct buffer *out, const struct setup *setup, const struct headers *headers)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * One receipt query to an upstream: built from the route's receipt source, bounded in time and bytes, judged by
- * core/receipt. Also the fence at a callee that can be fenced: a samekey, or a service whose guard tables are read (ledger.h).
- * Who asks need not know which: lane->policy.can_fence says whether `fence` may be set.
+ * core/receipt. Also the fence at a callee that can be fenced: a samekey, a service that has a request for it
+ * (receipt_fence), or one whose guard tables are read (ledger.h). Who asks need not know which: lane->policy.can_fence says
+ * whether `fence` may be set.
  */
 #ifndef SAMEKEY_GATEWAY_QUERY_H
 #define SAMEKEY_GATEWAY_QUERY_H
@@ -38,5 +39,7 @@ void query_forget(struct query *query);
 
 /* Appends the header lines that the tenant's and the credential's templates read, taken from a request. */
 void query_principal_lines(struct buffer *out, const struct setup *setup, const struct headers *headers);
+/* The same from the header lines of a kept request. */
+void query_principal_kept(struct buffer *out, const struct setup *setup, struct slice lines);
 
 #endif

@@ -600,6 +600,8 @@ static void do_report(struct asker *a, const struct rows *rows)
     int64_t now = rows->now_ms;
     job->op.id = row->id;
     job->op.task_due_ms = now;
+    job->op.task_cause = TASK_CAUSE_CONTRADICTED;
+    job->op.drop_kept = true;
     if (ended) {
         log_event(a->shard->log, LOG_LEVEL_WARNING, clock_wall_ms(), a->id.call_id, "report_contradicts",
                   LOG_STRING("reported", state_text(a->reported)),

@@ -84,6 +84,8 @@ void run_free(struct run *run)
 {
     struct shard *shard = run->shard;
     assert(!run->exchange && !run->query && run->jobs == 0);
+    void (*over)(void *owner) = run->over;
+    void *owner = run->owner;
     list_remove(&run->link);
     if (run->watch) {
         run->watch->owner = NULL;
@@ -105,6 +107,8 @@ void run_free(struct run *run)
         run_keep(run);
     else
         run_fini(run);
+    if (over)
+        over(owner);
 }
 
 void run_feed(struct run *run, struct call_event *event)
@@ -481,30 +485,95 @@ static void swap(struct buffer *a, struct buffer *b)
     *b = was;
 }
 
+/* What every run begins with: the row as it was taken, and its place among the shard's runs. */
+static struct run *run_make(struct shard *shard, struct outlets *outlets, const struct lane *lane,
+                            const struct rows *rows, struct buffer *texts, bool resumed)
+{
+    struct run *run = run_new(shard);
+    if (!run)
+        return NULL;
+    run->shard = shard;
+    run->outlets = outlets_hold(outlets);
+    run->lane = lane;
+    run->reply.retry_after_ms = -1;
+    run->store_now_ms = rows->now_ms;
+    run->at_ms = net_loop_now(shard->loop);
+    run->covers_since_ms = rows->covers_since_ms;
+    run->resumed = resumed;
+    run->row = rows->call;
+    run->row.state = STATE_PROCESSING;
+    row_drop_result(&run->row);
+    swap(&run->texts, texts);
+    shard->runs++;
+    list_push_back(&shard->run_list, &run->link);
+    metrics_add(shard->counts, METRIC_calls_running, lane->series, 0, 1);
+    return run;
+}
+
+static void start_machine(struct run *run, int retries)
+{
+    struct call_policy policy = run->lane->policy;
+    lease_moved(run);
+    arm_lease(run);
+    policy.has_identity = run->row.has_key || !run->row.call_id_made;
+    policy.retries = retries;
+    call_init(&run->machine, &policy);
+    struct call_event event = {
+        .type = CALL_EV_START,
+        .deadline_ms = deadline_add(run_now(run), run->lane->s->deadline_ms),
+    };
+    if (event.deadline_ms > run->budget_end_ms)
+        event.deadline_ms = run->budget_end_ms; /* counted from the request's arrival */
+    if (run->resumed)
+        read_past(run, &event.past);
+    run_feed(run, &event);
+}
+
+bool run_begin_alone(const struct run_alone *ask, const struct rows *rows, struct buffer *texts, bool resumed)
+{
+    struct slice reverses = rows->call.reverses;
+    struct run *run = run_make(ask->shard, ask->outlets, ask->lane, rows, texts, resumed);
+    if (!run)
+        return false;
+    run->row.reverses = reverses; /* it is part of what a reversal is */
+    run->id = (struct identity){.call_id = run->row.call_id,
+                                .tenant = run->row.tenant,
+                                .key = run->row.key,
+                                .has_key = run->row.has_key,
+                                .trace_id = run->row.trace_id,
+                                .budget_ms = DEADLINE_NO_BUDGET};
+    run->id.has_trace = span_context_of_row(&run->row, &run->id.trace);
+    run_trace_begin(run);
+    struct buffer *lines = &run->caller_lines;
+    buffer_slice(lines, ask->lines);
+    size_t content = lines->len;
+    query_principal_kept(lines, run->outlets->setup, ask->lines);
+    buffer_slice(&run->body, ask->body);
+    run->budget_end_ms = INT64_MAX;
+    run->client = admission_client(
+        run->row.has_credential ? slice_of((const char *)run->row.credential.bytes, sizeof(struct digest))
+                                : run->row.tenant);
+    if (lines->failed || run->body.failed || !arena_copy(&run->arena, ask->method, &run->method) ||
+        !arena_copy(&run->arena, ask->target, &run->target)) {
+        run_free(run);
+        return false;
+    }
+    run->content_lines = slice_of(lines->data, content);
+    run->principal_lines = slice_of(lines->data + content, lines->len - content);
+    run->over = ask->over;
+    run->owner = ask->owner;
+    start_machine(run, ask->retries);
+    return true;
+}
+
 void run_begin(struct visit *visit, const struct rows *rows, struct buffer *texts, bool resumed)
 {
-    struct shard *shard = visit->shard;
-    struct run *run = run_new(shard);
+    struct run *run = run_make(visit->shard, visit->outlets, visit->lane, rows, texts, resumed);
     bool good = run != NULL;
     if (good) {
-        run->shard = shard;
-        run->outlets = outlets_hold(visit->outlets);
-        run->lane = visit->lane;
-        run->reply.retry_after_ms = -1;
-        run->store_now_ms = rows->now_ms;
-        run->at_ms = net_loop_now(shard->loop);
-        run->covers_since_ms = rows->covers_since_ms;
-        run->resumed = resumed;
-        run->row = rows->call;
-        run->row.state = STATE_PROCESSING;
-        row_drop_result(&run->row);
-        swap(&run->texts, texts);
         run->id = visit->id;
         run->id.call_id = run->row.call_id;
         run_trace_begin(run);
-        shard->runs++;
-        list_push_back(&shard->run_list, &run->link);
-        metrics_add(shard->counts, METRIC_calls_running, run->lane->series, 0, 1);
         run->pass = visit->pass; /* taken over */
         memset(&visit->pass, 0, sizeof visit->pass);
         /* A caller that went between the claim and now leaves a call that was never sent: the body is still here, its
@@ -533,21 +602,7 @@ void run_begin(struct visit *visit, const struct rows *rows, struct buffer *text
     visit->holds++;
     visit->phase = VISIT_RUNNING;
     visit_arm_budget(visit);
-    lease_moved(run);
-    arm_lease(run);
-
-    struct call_policy policy = run->lane->policy;
-    policy.has_identity = run->row.has_key || !run->row.call_id_made;
-    call_init(&run->machine, &policy);
-    struct call_event event = {
-        .type = CALL_EV_START,
-        .deadline_ms = deadline_add(run_now(run), run->lane->s->deadline_ms),
-    };
-    if (event.deadline_ms > run->budget_end_ms)
-        event.deadline_ms = run->budget_end_ms; /* counted from the request's arrival */
-    if (resumed)
-        read_past(run, &event.past);
-    run_feed(run, &event);
+    start_machine(run, run->lane->policy.retries);
 }
 
 void run_unlink_visit(struct run *run)

@@ -19,6 +19,22 @@
 /* Starts the call that `visit` has just claimed or taken: rows->call is as the store has it now, with its texts in
  * `texts`, which is taken over. So is the visit's pass. The visit's phase is RUNNING from here on. */
 void run_begin(struct visit *visit, const struct rows *rows, struct buffer *texts, bool resumed);
+/* A call that runs without a caller: a kept request, for a compensation round or a reversal. */
+struct run_alone {
+    struct shard *shard;
+    struct outlets *outlets; /* held while it runs */
+    const struct lane *lane;
+    struct slice method, target, lines, body; /* copied */
+    int retries;                              /* attempts after the first */
+    /* Called once, when the run is over, however it ended; the row in the store tells. Never inside run_begin_alone(). */
+    void (*over)(void *owner);
+    void *owner;
+};
+/* Starts the call that was just taken: rows->call as the store has it now, its texts in `texts`, which is taken over.
+ * `resumed`: earlier attempts may have run, so its receipt is asked first. False: no memory, nothing was begun and `over`
+ * is not called; the row's lease frees it. */
+bool run_begin_alone(const struct run_alone *ask, const struct rows *rows, struct buffer *texts,
+                     bool resumed);
 /* The visit was answered or went; the run goes on alone. */
 void run_unlink_visit(struct run *run);
 /* The caller takes streamed bytes again. */

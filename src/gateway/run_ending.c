@@ -113,6 +113,7 @@ static void contradict(struct run *run, const struct rows *rows)
     struct job *job = job_new(run->shard, STORE_TASK, NULL, difference_kept);
     if (job) {
         job->op.id = stands->id;
+        job->op.task_cause = TASK_CAUSE_CONTRADICTED;
         job->op.task_due_ms = run_store_now(run);
         job_submit(job);
     }
@@ -215,7 +216,11 @@ void run_end(struct run *run)
     /* A call that was UNKNOWN before has a compensation task, which its ending closes. */
     job->op.from_states = 1u << STATE_PROCESSING | (run->resumed ? 1u << STATE_UNKNOWN : 0);
     job->op.answer_only = fx->state == STATE_FAILED && !fx->final;
-    job->op.make_task = fx->state == STATE_UNKNOWN;
+    bool compensate = fx->state == STATE_FAILED && fx->final &&
+                      run->lane->s->on_failed == ON_FAILED_COMPENSATE && !row->reverses.len;
+    job->op.make_task = fx->state == STATE_UNKNOWN || compensate;
+    job->op.task_cause = compensate ? TASK_CAUSE_FAILED : TASK_CAUSE_UNKNOWN;
     job->op.task_due_ms = run_store_now(run) + run->lane->s->round_gap_ms;
+    job->op.drop_kept = (run->lane->keeps_requests || row->reverses.len) && !compensate;
     job_submit(job);
 }

@@ -56,8 +56,10 @@ struct run {
     struct net_timer timer, lease_timer;
     int jobs;
     bool pending_stored;
-    struct job *watch; /* of its own row, while the callee works: a report may end it */
-    bool ending;       /* the ending is being written */
+    struct job *watch;         /* of its own row, while the callee works: a report may end it */
+    bool ending;               /* the ending is being written */
+    void (*over)(void *owner); /* of a run without a caller */
+    void *owner;
     bool has_result;
     int result_status;
 

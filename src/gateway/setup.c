@@ -2,6 +2,7 @@
 #include "gateway/setup.h"
 
 #include "core/json_value.h"
+#include "core/settings_shape.h"
 #include "gateway/conf.h"
 
 #include <stdio.h>
@@ -83,7 +84,8 @@ static void make_policy(struct lane *lane)
         .has_receipts = receipts,
         .runs_once =
             s->receipt.kind == RECEIPT_SAMEKEY || s->receipt.kind == RECEIPT_SQL || s->callee_idempotent,
-        .can_fence = s->receipt.kind == RECEIPT_SAMEKEY || s->receipt.kind == RECEIPT_SQL,
+        .can_fence = s->receipt.kind == RECEIPT_SAMEKEY || s->receipt.kind == RECEIPT_SQL ||
+                     lane->fence_method.len > 0,
         .receipt_timeout_ms = s->receipt_timeout_ms,
         .receipt_queries = (int)s->receipt_queries,
         .resend_after_ms = s->resend_after_ms,
@@ -98,6 +100,23 @@ static void make_policy(struct lane *lane)
     lane->proof = s->receipt.kind == RECEIPT_NONE  ? PROOF_NONE
                   : s->receipt.kind == RECEIPT_SQL ? PROOF_TRANSACTION
                                                    : PROOF_BESIDE;
+}
+
+/* "METHOD /PATH": the path is a template, whose own text is compiled. */
+static bool compile_request(struct template *t, struct slice *method, const char *text, const char *where,
+                            const char *setting, struct buffer *errors)
+{
+    struct slice path;
+    char copy[TEMPLATE_TEXT_MAX];
+    if (!*text)
+        return true;
+    if (!settings_request_split(slice_text(text), method, &path) || path.len >= sizeof copy) {
+        buffer_format(errors, "%s: %s = \"%s\": write METHOD /PATH\n", where, setting, text);
+        return false;
+    }
+    memcpy(copy, path.data, path.len);
+    copy[path.len] = '\0';
+    return compile(t, copy, TEMPLATE_FOR_URL, where, setting, errors);
 }
 
 static bool compile_lane(struct lane *lane, const struct route_settings *s, size_t index,
@@ -120,6 +139,11 @@ static bool compile_lane(struct lane *lane, const struct route_settings *s, size
             compile(&lane->business_ref, s->business_ref, TEMPLATE_FOR_TEXT, where, "business_ref", errors);
     if (s->receipt.kind == RECEIPT_HTTP)
         good &= compile(&lane->receipt_path, s->receipt.path, TEMPLATE_FOR_URL, where, "receipt", errors);
+    good &= compile_request(&lane->fence_path, &lane->fence_method, s->receipt_fence, where, "receipt_fence",
+                            errors);
+    good &=
+        compile_request(&lane->reversal_path, &lane->reversal_method, s->reversal, where, "reversal", errors);
+    lane->keeps_requests = s->still_wanted || lane->reversal_method.len;
     struct slice ignore[SETTINGS_LIST_MAX];
     for (size_t i = 0; i < s->ignore.count; i++)
         ignore[i] = slice_text(s->ignore.items[i]);
@@ -171,6 +195,8 @@ static void setup_dismantle(struct setup *setup)
         template_fini(&lane->key);
         template_fini(&lane->business_ref);
         template_fini(&lane->receipt_path);
+        template_fini(&lane->fence_path);
+        template_fini(&lane->reversal_path);
         fingerprint_rules_fini(&lane->rules);
         free(lane->origins);
         admission_free(lane->admission);
@@ -183,6 +209,7 @@ static void setup_dismantle(struct setup *setup)
     buffer_fini(&setup->admin_token);
     buffer_fini(&setup->admin_read_token);
     buffer_fini(&setup->report_token);
+    buffer_fini(&setup->notify_secret);
     free(setup);
 }
 
@@ -207,8 +234,12 @@ enum status setup_new(struct setup **out, struct settings *settings, struct buff
         good = compile_lane(&setup->lanes[i], settings->routes[i], i, errors) && good;
     good = routes_compile(&setup->routes, settings, route_problem, errors) == STATUS_OK && good;
     good = read_token(settings->admin_token_file, &setup->admin_token, "admin_token_file", errors) && good;
-    good = read_token(settings->admin_read_token_file, &setup->admin_read_token, "admin_read_token_file", errors) && good;
+    good = read_token(settings->admin_read_token_file, &setup->admin_read_token, "admin_read_token_file",
+                      errors) &&
+           good;
     good = read_token(settings->report_token_file, &setup->report_token, "report_token_file", errors) && good;
+    good =
+        read_token(settings->notify_secret_file, &setup->notify_secret, "notify_secret_file", errors) && good;
     if (!good) {
         setup_dismantle(setup);
         return STATUS_INVALID;

@@ -30,7 +30,10 @@ struct lane {
     size_t index;
     size_t series; /* its number in the metrics: stays the route's over reloads (metrics_route) */
     bool call_id_in_header, key_in_header, has_business_ref;
-    struct template call_id, key, business_ref, receipt_path;
+    struct template call_id, key, business_ref, receipt_path, fence_path, reversal_path;
+    struct slice fence_method,
+        reversal_method; /* empty: the callee cannot be fenced so; there is no reversal */
+    bool keeps_requests; /* still_wanted, or a reversal (CONTRACT section 5) */
     struct fingerprint_rules rules;
     struct origin *origins;
     size_t origin_count;
@@ -50,6 +53,7 @@ struct setup {
     bool has_tenant, has_credential;
     struct template tenant, credential;
     struct buffer admin_token, admin_read_token, report_token; /* empty: none */
+    struct buffer notify_secret;                               /* the same */
 };
 
 /* Makes a setup with one hold; takes the settings on success (they are freed with it). STATUS_INVALID with sentences

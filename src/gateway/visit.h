@@ -58,6 +58,7 @@ struct visit {
     struct run *run;      /* while RUNNING */
     bool run_ended;       /* its ending is on disk and in the log */
     struct slice suspect; /* in the arena */
+    struct kept_request kept; /* on a route that keeps requests: goes to the store with the claim */
 
     /* Memory that the next visit uses again; what stands before is cleared for it. */
     struct arena arena;

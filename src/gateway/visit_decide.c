@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "gateway/endings.h"
+#include "gateway/forward.h"
 #include "gateway/run.h"
 #include "gateway/visit_parts.h"
 
@@ -156,6 +157,26 @@ static void store_answered(struct job *job)
     visit_drop(visit);
 }
 
+/* The request as it would be sent, for a store that keeps it. NULL: no memory, or nothing is kept on this route. */
+static const struct kept_request *keep(struct visit *visit)
+{
+    struct kept_request *kept = &visit->kept;
+    if (!visit->lane->keeps_requests || !visit->request)
+        return NULL;
+    if (kept->has)
+        return kept;
+    const struct request_head *head = request_head(visit->request);
+    struct buffer lines = {0};
+    forward_lines(&lines, visit->request, true);
+    kept->has = !lines.failed && arena_copy(&visit->arena, buffer_view(&lines), &kept->lines) &&
+                arena_copy(&visit->arena, head->method, &kept->method) &&
+                arena_copy(&visit->arena, head->target, &kept->target);
+    buffer_fini(&lines);
+    kept->body = buffer_view(&visit->body);
+    kept->reversal = visit->id.reversal;
+    return kept->has ? kept : NULL;
+}
+
 static struct job *store_job(struct visit *visit, enum store_kind kind)
 {
     struct job *job = job_new(visit->shard, kind, visit_hold(visit), store_answered);
@@ -175,6 +196,7 @@ void visit_ask_store(struct visit *visit, bool peek)
     if (!job)
         return;
     job->op.peek = peek;
+    job->op.keep = peek ? NULL : keep(visit);
     job->op.want_suspect = visit->lane->s->swapped_keys != SWAPPED_KEYS_OFF && visit->id.has_key;
     job->op.block_suspect = visit->arrival.block_suspects;
     job->op.id_time_ms = visit->arrival.id_time_ms;
@@ -187,6 +209,7 @@ static void take(struct visit *visit, const struct rows *rows)
     struct job *job = store_job(visit, STORE_TAKE);
     if (!job)
         return;
+    job->op.keep = keep(visit);
     job->op.expect_call_id = rows->call.id;
     job->op.expect_call_fence = rows->call.fence;
     job->op.expect_holder_id = rows->holder.id;

@@ -14,11 +14,14 @@
 const char sqlite_tasks_schema[] =
     "ALTER TABLE compensation RENAME TO compensation_1;"
     "DROP INDEX compensation_due;"
-    "CREATE TABLE compensation(id INTEGER PRIMARY KEY, call INTEGER NOT NULL UNIQUE, status INTEGER NOT NULL DEFAULT 0,"
+    "CREATE TABLE compensation(id INTEGER PRIMARY KEY, call INTEGER NOT NULL UNIQUE, status INTEGER NOT NULL "
+    "DEFAULT 0,"
     " cause INTEGER NOT NULL DEFAULT 0, round INTEGER NOT NULL DEFAULT 0, granted INTEGER NOT NULL DEFAULT 0,"
     " due_ms INTEGER NOT NULL, created_ms INTEGER NOT NULL, updated_ms INTEGER NOT NULL,"
-    " lease_end_ms INTEGER NOT NULL DEFAULT 0, fence INTEGER NOT NULL DEFAULT 0, tell INTEGER NOT NULL DEFAULT 0,"
-    " tell_tries INTEGER NOT NULL DEFAULT 0, tell_due_ms INTEGER NOT NULL DEFAULT 0, owner TEXT, last_answer TEXT);"
+    " lease_end_ms INTEGER NOT NULL DEFAULT 0, fence INTEGER NOT NULL DEFAULT 0, tell INTEGER NOT NULL "
+    "DEFAULT 0,"
+    " tell_tries INTEGER NOT NULL DEFAULT 0, tell_due_ms INTEGER NOT NULL DEFAULT 0, owner TEXT, last_answer "
+    "TEXT);"
     "INSERT INTO compensation(id, call, status, round, due_ms, created_ms, updated_ms)"
     " SELECT id, call, status, round, due_ms, created_ms, created_ms FROM compensation_1;"
     "DROP TABLE compensation_1;"
@@ -26,10 +29,13 @@ const char sqlite_tasks_schema[] =
     "CREATE INDEX compensation_open ON compensation(status, cause, created_ms) WHERE status IN (0, 1, 4);"
     "CREATE INDEX compensation_tell ON compensation(tell_due_ms) WHERE tell = 1;"
     "CREATE TABLE compensation_round(task INTEGER NOT NULL, n INTEGER NOT NULL, at_ms INTEGER NOT NULL,"
-    " ended_ms INTEGER NOT NULL, asked TEXT, answer TEXT, ours TEXT, difference TEXT, decision TEXT, evidence TEXT,"
+    " ended_ms INTEGER NOT NULL, asked TEXT, answer TEXT, ours TEXT, difference TEXT, decision TEXT, "
+    "evidence TEXT,"
     " owner TEXT, PRIMARY KEY(task, n)) WITHOUT ROWID;"
-    "CREATE TABLE kept(call INTEGER PRIMARY KEY, method TEXT, target TEXT, lines BLOB, body BLOB, reversal TEXT);"
-    "CREATE TABLE audit(id INTEGER PRIMARY KEY, at_ms INTEGER NOT NULL, call INTEGER NOT NULL, task INTEGER NOT NULL,"
+    "CREATE TABLE kept(call INTEGER PRIMARY KEY, method TEXT, target TEXT, lines BLOB, body BLOB, reversal "
+    "TEXT);"
+    "CREATE TABLE audit(id INTEGER PRIMARY KEY, at_ms INTEGER NOT NULL, call INTEGER NOT NULL, task INTEGER "
+    "NOT NULL,"
     " who TEXT, what TEXT, tenant TEXT, call_id TEXT, evidence TEXT);"
     "CREATE INDEX audit_call ON audit(call) WHERE call <> 0;";
 
@@ -109,8 +115,9 @@ static void task_decode(sqlite3_stmt *stmt, struct task_row *task, struct buffer
 
 static void task_point(struct task_row *task, const struct buffer *memory)
 {
-    struct slice *texts[] = {&task->owner, &task->last_answer,  &task->tenant,   &task->route,   &task->call_id,
-                             &task->key,   &task->business_ref, &task->trace_id, &task->reverses, &task->reversed_by};
+    struct slice *texts[] = {&task->owner,    &task->last_answer, &task->tenant,       &task->route,
+                             &task->call_id,  &task->key,         &task->business_ref, &task->trace_id,
+                             &task->reverses, &task->reversed_by};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         point(texts[i], memory);
 }
@@ -320,7 +327,8 @@ static int round_interrupted(struct sqlite_store *s, const struct task_row *task
         .ended_ms = s->now,
         .answer = slice_text("interrupted"),
         .decision = slice_text("next round"),
-        .evidence = slice_text("The process that worked on this round stopped before it could write what it found."),
+        .evidence =
+            slice_text("The process that worked on this round stopped before it could write what it found."),
         .owner = was.owner,
     };
     return round_write(s, &round);
@@ -397,7 +405,8 @@ static int take(struct sqlite_store *s, struct store_op *op)
     return rc;
 }
 
-static int task_write_round(struct sqlite_store *s, const struct task_row *next, const struct round_row *round)
+static int task_write_round(struct sqlite_store *s, const struct task_row *next,
+                            const struct round_row *round)
 {
     sqlite3_stmt *stmt = connection_statement(&s->writer, SQL_TASK_ROUND);
     if (!stmt)
@@ -461,6 +470,10 @@ static int write_round(struct sqlite_store *s, struct store_op *op)
             return rc;
         op->done = false;
     }
+    if (op->drop_kept && !work->end_call)
+        rc = connection_run(&s->writer, SQL_KEPT_DELETE, 1, &task.call);
+    if (rc != SQLITE_OK)
+        return rc;
     struct round_row round = work->round;
     round.task = next->id;
     round.n = task.round;
@@ -541,8 +554,7 @@ static int resolve(struct sqlite_store *s, struct store_op *op)
     if (call->id && !call->final) {
         op->row.final = true;
         op->row.reason = REASON_PERSON;
-        rc = end_call(s, op, call->id,
-                      1u << STATE_RECEIVED | 1u << STATE_UNKNOWN | 1u << STATE_FAILED);
+        rc = end_call(s, op, call->id, 1u << STATE_RECEIVED | 1u << STATE_UNKNOWN | 1u << STATE_FAILED);
         if (rc != SQLITE_OK || op->status != STATUS_OK)
             return rc;
         op->done = false;
@@ -623,6 +635,26 @@ static int set_reversed(struct sqlite_store *s, int64_t id, struct slice reverse
     return connection_step(stmt);
 }
 
+/* What was kept of the effect's own call, made the request of its reversal: its header lines, no body. `memory` is its. */
+static int reversal_kept(struct sqlite_store *s, int64_t effect, struct kept_request *out,
+                         struct buffer *memory)
+{
+    int rc = kept_read(&s->writer, effect, out, memory);
+    if (rc != SQLITE_OK)
+        return rc;
+    if (memory->failed)
+        return SQLITE_NOMEM;
+    kept_point(out, memory);
+    const char *space = out->reversal.len ? memchr(out->reversal.data, ' ', out->reversal.len) : NULL;
+    out->has = space != NULL;
+    if (space) {
+        out->method = slice_of(out->reversal.data, (size_t)(space - out->reversal.data));
+        out->target = slice_of(space + 1, out->reversal.len - out->method.len - 1);
+    }
+    out->body = out->reversal = slice_of(NULL, 0);
+    return SQLITE_OK;
+}
+
 /* Writes the reversal's row, its request and its task, and names it in the two rows it is about. */
 static int reversal_write(struct sqlite_store *s, struct store_op *op, int64_t effect, int64_t asked)
 {
@@ -646,11 +678,14 @@ static int reversal_write(struct sqlite_store *s, struct store_op *op, int64_t e
 static int reverse(struct sqlite_store *s, struct store_op *op)
 {
     struct rows found = {0};
-    struct buffer memory = {0};
+    struct buffer memory = {0}, kept_memory = {0};
+    struct kept_request kept;
+    const struct kept_request *asked = op->keep;
     int64_t call = 0, holder = 0;
     int rc = row_read(&s->writer, op->id, &found.call, &memory);
     if (rc == SQLITE_OK && found.call.id)
-        rc = row_read(&s->writer, found.call.original ? found.call.original : found.call.id, &found.holder, &memory);
+        rc = row_read(&s->writer, found.call.original ? found.call.original : found.call.id, &found.holder,
+                      &memory);
     if (rc == SQLITE_OK)
         rc = identities_find(s, &s->writer, &op->row, &call, &holder);
     if (rc != SQLITE_OK)
@@ -665,7 +700,16 @@ static int reverse(struct sqlite_store *s, struct store_op *op)
         if (!found.call.reversed_by.len)
             rc = set_reversed(s, found.call.id, effect->reversed_by);
     } else if (1u << effect->state & op->from_states && !call && !holder) {
+        if (!asked) {
+            rc = reversal_kept(s, effect->id, &kept, &kept_memory);
+            if (rc != SQLITE_OK || !kept.has) {
+                op->status = rc == SQLITE_OK ? STATUS_NOT_FOUND : op->status;
+                goto done;
+            }
+            op->keep = &kept;
+        }
         rc = reversal_write(s, op, effect->id, found.call.id);
+        op->keep = asked;
         op->done = rc == SQLITE_OK;
     }
     buffer_clear(&op->memory);
@@ -674,6 +718,7 @@ static int reverse(struct sqlite_store *s, struct store_op *op)
         rc = call_read(s, &s->writer, op, op->id);
 done:
     buffer_fini(&memory);
+    buffer_fini(&kept_memory);
     return rc;
 }
 

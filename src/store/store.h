@@ -133,7 +133,8 @@ enum store_kind {
     STORE_TASK_COUNTS,
     /* Makes the reversal of the operation that call `id` has done, unless it has one: the call (of a shared effect: the
      * call whose effect it is) must be in from_states and have no reversed_by. Inserts `row` (RECEIVED, with `reverses`
-     * and its own callId and key), keeps `keep`, names it in reversed_by, and makes its task (TASK_CAUSE_REVERSAL,
+     * and its own callId and key), keeps `keep` with it (NULL: the reversal that was kept with the effect's call, with its
+     * header lines and no body; STATUS_NOT_FOUND where none was), names it in reversed_by, and makes its task (TASK_CAUSE_REVERSAL,
      * due now), in one commit: `done`. Otherwise nothing is written. rows.call is the asked call as it stands, with
      * reversed_by of the operation. */
     STORE_REVERSE,
@@ -187,7 +188,7 @@ struct store_op {
     struct task_page *page;
     const struct kept_request
         *keep;      /* CLAIM, TAKE of a new row, REVERSE: kept with the row; NULL: nothing is */
-    bool drop_kept; /* END, FENCE: a kept request goes with the final ending; of a SUCCESS with a reversal its body only */
+    bool drop_kept; /* ROUND: what is kept of the request goes. END, FENCE: a kept request goes with the final ending; of a SUCCESS with a reversal its body only */
     enum task_cause task_cause; /* END with make_task (UNKNOWN or FAILED), EXPIRE, TASK */
 
     /* Answered. */

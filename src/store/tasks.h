@@ -28,8 +28,9 @@ struct task_work {
     /* Asked. */
     struct task_row task;   /* what is to be written, or whose task it is */
     struct round_row round; /* ROUND */
-    struct audit_row audit; /* RESOLVE, RUN, AUDIT: who, what, evidence; the rest is the store's to fill, but for AUDIT */
-    bool end_call;          /* ROUND: the call ends in the same commit */
+    struct audit_row
+        audit; /* RESOLVE, RUN, AUDIT: who, what, evidence; the rest is the store's to fill, but for AUDIT */
+    bool end_call; /* ROUND: the call ends in the same commit */
 
     /* Answered. */
     struct task_row now;      /* the task as it stands */
@@ -52,10 +53,11 @@ struct task_page {
     size_t count;
     struct round_row rounds[STORE_ROUNDS_MAX]; /* READ: in the order they happened */
     size_t round_count;
-    struct audit_row audits[STORE_PAGE_MAX]; /* READ: of the call, in the order they happened. AUDIT_LIST: newest first */
+    struct audit_row
+        audits[STORE_PAGE_MAX]; /* READ: of the call, in the order they happened. AUDIT_LIST: newest first */
     size_t audit_count;
-    int64_t next_before_id; /* LIST, AUDIT_LIST: of the next page; 0: there is none */
-    int64_t reached_ms;     /* LIST: when the oldest task looked at was made; 0: none was */
+    int64_t next_before_id;           /* LIST, AUDIT_LIST: of the next page; 0: there is none */
+    int64_t reached_ms;               /* LIST: when the oldest task looked at was made; 0: none was */
     int64_t by_status[TASK_STATUSES]; /* COUNTS, of the open statuses */
     int64_t unknown;                  /* COUNTS: open tasks of calls that ended UNKNOWN */
     int64_t oldest_unknown_ms;        /* COUNTS: when the oldest of those was made; 0: there is none */

@@ -9,9 +9,9 @@
 
 #include <stdio.h>
 
-#define ROUNDS     3
-#define RESEND_MS  3000
-#define LIFE_MS    86400000
+#define ROUNDS    3
+#define RESEND_MS 3000
+#define LIFE_MS   86400000
 
 /* ---- one round, as it was ------------------------------------------------------------------------------------ */
 
@@ -88,8 +88,8 @@ static struct tale unclear(enum receipt_answer answer)
     return t;
 }
 
-static void expect(const struct tale *t, enum compensation_effect_type type, enum task_status status, int asks,
-                   int fences, int sends)
+static void expect(const struct tale *t, enum compensation_effect_type type, enum task_status status,
+                   int asks, int fences, int sends)
 {
     assert_string_equal(compensation_effect_text(t->end.type), compensation_effect_text(type));
     assert_int_equal(t->end.status, status);
@@ -322,9 +322,10 @@ static void every_round_keeps_the_rules(void **state)
         bool final;
     } rows[] = {{STATE_RECEIVED, false}, {STATE_PROCESSING, false}, {STATE_SUCCESS, true},
                 {STATE_FAILED, true},    {STATE_FAILED, false},     {STATE_UNKNOWN, false}};
-    static const enum receipt_answer answers[] = {
-        RECEIPT_ANSWER_QUERY_FAILED, RECEIPT_ANSWER_NOT_RECEIVED, RECEIPT_ANSWER_RUNNING, RECEIPT_ANSWER_SUCCESS,
-        RECEIPT_ANSWER_FAILED_FINAL, RECEIPT_ANSWER_FAILED_OPEN,  RECEIPT_ANSWER_UNKNOWN};
+    static const enum receipt_answer answers[] = {RECEIPT_ANSWER_QUERY_FAILED, RECEIPT_ANSWER_NOT_RECEIVED,
+                                                  RECEIPT_ANSWER_RUNNING,      RECEIPT_ANSWER_SUCCESS,
+                                                  RECEIPT_ANSWER_FAILED_FINAL, RECEIPT_ANSWER_FAILED_OPEN,
+                                                  RECEIPT_ANSWER_UNKNOWN};
     enum { ROWS = sizeof rows / sizeof *rows, ANSWERS = sizeof answers / sizeof *answers, FLAGS = 11 };
     long played = 0, by_effect[8] = {0};
     for (int cause = TASK_CAUSE_UNKNOWN; cause <= TASK_CAUSE_REVERSAL; cause++)

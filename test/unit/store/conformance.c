@@ -1176,6 +1176,7 @@ static const struct CMUnitTest conformance[] = {
     STORY(tasks_are_listed_by_status_in_pages),
     STORY(a_person_is_told_by_one_teller_at_a_time),
     STORY(an_operation_is_reversed_once),
+    STORY(a_reversal_is_sent_as_it_was_kept),
     STORY(a_shared_effect_is_reversed_at_its_own_call),
     STORY(a_kept_request_goes_when_its_call_is_settled),
 };

@@ -35,10 +35,11 @@ static bool take_as(struct store_op *op, struct task_work *work, const char *own
 }
 
 /* Asks for the round of a task as it was taken. */
-static void ask_round(struct store_op *op, struct task_work *work, const struct task_row *taken, const char *owner,
-                      enum task_status status)
+static void ask_round(struct store_op *op, struct task_work *work, const struct task_row *taken,
+                      const char *owner, enum task_status status)
 {
-    struct task_row next = {.id = taken->id, .fence = taken->fence, .owner = slice_text(owner), .status = status};
+    struct task_row next = {
+        .id = taken->id, .fence = taken->fence, .owner = slice_text(owner), .status = status};
     store_op_fini(op);
     memset(op, 0, sizeof *op);
     memset(work, 0, sizeof *work);
@@ -486,7 +487,8 @@ static void a_person_is_told_by_one_teller_at_a_time(void **state)
 
 /* ---- (11) reversal, and what is kept for it ---- */
 
-static void ask_reverse(struct store_op *op, int64_t call, const char *call_id, const struct kept_request *keep)
+static void ask_reverse(struct store_op *op, int64_t call, const char *call_id,
+                        const struct kept_request *keep)
 {
     store_op_fini(op);
     memset(op, 0, sizeof *op);
@@ -505,8 +507,10 @@ static void an_operation_is_reversed_once(void **state)
     (void)state;
     struct store_op op = {0};
     struct task_work work;
-    struct kept_request keep = {
-        .has = true, .method = slice_text("POST"), .target = slice_text("/cancel"), .lines = slice_text("A: b\r\n")};
+    struct kept_request keep = {.has = true,
+                                .method = slice_text("POST"),
+                                .target = slice_text("/cancel"),
+                                .lines = slice_text("A: b\r\n")};
     int64_t a = claim("A", "k1", "f1");
     ask_reverse(&op, a, "R0", &keep);
     run(&op);
@@ -531,6 +535,45 @@ static void an_operation_is_reversed_once(void **state)
     EXPECT_TEXT(op.rows.call.call_id, "R1");
     assert_true(work.kept.has);
     EXPECT_TEXT(work.kept.target, "/cancel");
+    assert_int_equal(work.kept.body.len, 0);
+    store_op_fini(&op);
+}
+
+static void a_reversal_is_sent_as_it_was_kept(void **state)
+{
+    (void)state;
+    struct store_op op = {0};
+    struct task_work work;
+    struct kept_request keep = {.has = true,
+                                .method = slice_text("POST"),
+                                .target = slice_text("/orders"),
+                                .lines = slice_text("Authorization: x\r\n"),
+                                .body = slice_text("{}"),
+                                .reversal = slice_text("DELETE /orders/1")};
+    int64_t plain = claim("A", "k1", "f1");
+    end(plain, 1, STATE_SUCCESS, "done");
+    ask_reverse(&op, plain, "R0", NULL);
+    run(&op);
+    assert_int_equal(op.status, STATUS_NOT_FOUND);
+    look(&op, "R0");
+    assert_int_equal(op.rows.call.id, 0);
+    ask_claim(&op, "B", "k2", "f1");
+    op.keep = &keep;
+    run(&op);
+    int64_t b = op.rows.call.id;
+    ask_end(&op, b, 1, STATE_SUCCESS, "done");
+    op.drop_kept = true;
+    run(&op);
+    assert_true(op.done);
+    ask_reverse(&op, b, "R1", NULL);
+    run(&op);
+    assert_true(op.done);
+    assert_true(take_as(&op, &work, "first"));
+    EXPECT_TEXT(op.rows.call.call_id, "R1");
+    assert_true(work.kept.has);
+    EXPECT_TEXT(work.kept.method, "DELETE");
+    EXPECT_TEXT(work.kept.target, "/orders/1");
+    EXPECT_TEXT(work.kept.lines, "Authorization: x\r\n");
     assert_int_equal(work.kept.body.len, 0);
     store_op_fini(&op);
 }
