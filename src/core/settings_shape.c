@@ -104,13 +104,14 @@ static bool shape_store(struct slice s, struct buffer *why)
 {
     if (starts_with(s, "sqlite:") && s.len > 7)
         return true;
-    const char *later = starts_with(s, "postgres:") || starts_with(s, "postgresql:") ? "PostgreSQL"
-                        : starts_with(s, "redis:")                                   ? "Redis"
-                                                                                     : NULL;
-    if (later)
-        buffer_format(why, "%s is not available as a store yet; use sqlite:PATH", later);
+    if ((starts_with(s, "postgres://") && s.len > strlen("postgres://")) ||
+        (starts_with(s, "postgresql://") && s.len > strlen("postgresql://")))
+        return true;
+    if (starts_with(s, "redis:"))
+        buffer_text(why, "Redis is a cache in front of a store, never the store: name it in `cache`");
     else
-        buffer_text(why, "a store is sqlite:PATH, such as sqlite:/var/lib/samekey/receipts.db");
+        buffer_text(why, "a store is sqlite:PATH, such as sqlite:/var/lib/samekey/receipts.db, or "
+                         "postgres://USER@HOST/DATABASE");
     return false;
 }
 

@@ -18,12 +18,21 @@ struct store_driver {
     enum status (*raise_covers_since)(struct store *store, int64_t covers_since_ms);
     /* As store_secret(); with `anew` a new one is made, whether there was one or not. NULL: it keeps none. */
     enum status (*secret)(struct store *store, bool anew, uint8_t secret[STORE_SECRET_BYTES]);
+    /* The store's clock; NULL: settings.now_ms. Callable from every thread. */
+    int64_t (*now)(struct store *store);
+    /* Of these rows, those that do not run any more or are not there; `ended` holds as many as `ids`. For watches of rows
+     * that run on another gateway. NULL: one process owns the store. */
+    enum status (*reader_ended)(struct store_reader *reader, const int64_t *ids, size_t count, int64_t *ended,
+                                size_t *ended_count);
     void (*close)(struct store *store);
+    unsigned writers; /* batches that may run at the same time; 0 is 1 */
 };
 
 /* First member of every driver's own store and reader. */
 struct store {
     const struct store_driver *driver;
+    int64_t (*now_ms)(void *context); /* of the settings it was opened with */
+    void *context;
 };
 
 struct store_reader {
@@ -38,6 +47,9 @@ enum status sqlite_store_open(struct store **out, const char *rest, const struct
 bool secret_make(uint8_t secret[STORE_SECRET_BYTES]);
 /* Of the SQLite store, in a file of its own. */
 enum status sqlite_secret(struct store *store, bool anew, uint8_t secret[STORE_SECRET_BYTES]);
+
+/* The whole URL is in the settings. */
+enum status postgres_store_open(struct store **out, const struct store_settings *settings, struct buffer *error);
 
 /* Empties what an operation answers, before it runs (again). Its memory is kept for reuse. */
 void store_op_reset(struct store_op *op);

@@ -7,16 +7,23 @@
 
 #include <assert.h>
 #include <string.h>
+#include <time.h>
 
 /* Schemes the design names and this program does not have yet. */
 static const struct {
     const char *scheme, *refusal;
 } not_built[] = {
-    {"postgres:", "The PostgreSQL store is not built yet: use store = \"sqlite:PATH\"."},
-    {"postgresql:", "The PostgreSQL store is not built yet: use store = \"sqlite:PATH\"."},
     {"redis:", "Redis is only a cache in front of a store, never the store: use store = \"sqlite:PATH\"."},
     {"memory:", "A store in memory would forget every receipt: use store = \"sqlite:PATH\"."},
 };
+
+static int64_t wall_clock(void *context)
+{
+    (void)context;
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
 
 static const char *behind(const char *url, const char *scheme)
 {
@@ -28,14 +35,23 @@ enum status store_open(struct store **out, const struct store_settings *settings
 {
     const char *url = settings->url ? settings->url : "";
     const char *rest = behind(url, "sqlite:");
+    enum status status = STATUS_NOT_FOUND;
     if (rest)
-        return sqlite_store_open(out, rest, settings, error);
+        status = sqlite_store_open(out, rest, settings, error);
+    else if (behind(url, "postgres://") || behind(url, "postgresql://"))
+        status = postgres_store_open(out, settings, error);
+    if (status == STATUS_OK) {
+        (*out)->now_ms = settings->now_ms ? settings->now_ms : wall_clock;
+        (*out)->context = settings->context;
+    }
+    if (status != STATUS_NOT_FOUND)
+        return status;
     for (size_t i = 0; i < sizeof not_built / sizeof *not_built; i++)
         if (behind(url, not_built[i].scheme)) {
             buffer_text(error, not_built[i].refusal);
             return STATUS_INVALID;
         }
-    buffer_format(error, "\"%s\" does not name a store: use store = \"sqlite:PATH\".", url);
+    buffer_format(error, "\"%s\" does not name a store: use store = \"sqlite:PATH\" or \"postgres://USER@HOST/DATABASE\".", url);
     return STATUS_INVALID;
 }
 
@@ -62,6 +78,28 @@ void store_reader_free(struct store_reader *reader)
 {
     if (reader)
         reader->driver->reader_free(reader);
+}
+
+int64_t store_clock_ms(struct store *store)
+{
+    return store->driver->now ? store->driver->now(store) : store->now_ms(store->context);
+}
+
+bool store_shared(const struct store *store)
+{
+    return store->driver->reader_ended != NULL;
+}
+
+unsigned store_writers(const struct store *store)
+{
+    return store->driver->writers ? store->driver->writers : 1;
+}
+
+enum status store_reader_ended(struct store_reader *reader, const int64_t *ids, size_t count, int64_t *ended,
+                               size_t *ended_count)
+{
+    assert(reader->driver->reader_ended);
+    return reader->driver->reader_ended(reader, ids, count, ended, ended_count);
 }
 
 void store_idle(struct store *store)

@@ -219,7 +219,7 @@ struct store_stats {
 };
 
 struct store_settings {
-    const char *url;                  /* "sqlite:PATH" */
+    const char *url;                  /* "sqlite:PATH", "postgres://…" */
     const char *owner;                /* this process: node, pid, start; written into rows */
     int64_t (*now_ms)(void *context); /* the store's clock where the database has none of its own (SQLite) */
     void *context;
@@ -246,6 +246,17 @@ struct store_reader;
 enum status store_reader_open(struct store_reader **out, struct store *store, struct buffer *error);
 void store_reader_run(struct store_reader *reader, struct store_op *op);
 void store_reader_free(struct store_reader *reader);
+
+/* The store's clock now, unix ms: instants of leases and lives are made from it. Follows the database's clock where it has
+ * one of its own, however wrong this machine's is. Callable from every thread. */
+int64_t store_clock_ms(struct store *store);
+/* Whether other processes write this store too. */
+bool store_shared(const struct store *store);
+/* Batches that may run at the same time, at least 1. Operations of one row, or of one callId or key, must not. */
+unsigned store_writers(const struct store *store);
+/* Of the rows `ids`, those that do not run any more, into `ended`, which holds as many. Only where store_shared(). */
+enum status store_reader_ended(struct store_reader *reader, const int64_t *ids, size_t count, int64_t *ended,
+                               size_t *ended_count);
 
 /* Work that is better done while nothing waits: checkpoints. Called by the writer thread when its queue is empty. */
 void store_idle(struct store *store);

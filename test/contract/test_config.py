@@ -133,7 +133,7 @@ def test_what_is_printed_reads_back_to_the_same(conf):
     (("key_life = 7d", "key_life = 1h"), r": error: .*key_life: key_life 1h is shorter than .*tolerated_delay 1h"),
     (("breaker_probes = 1", "breaker_probes = 0"), r": error: .*breaker_probes: with 0 probes"),
     (("receipt  = \"http GET /receipts/{call_id}\"", "receipt = \"sql mysql://x\""), r": error: .*receipt: .*sql postgres://USER@HOST/DATABASE"),
-    (("store   = \"sqlite:/var/lib/samekey/receipts.db\"", "store = \"postgres://x\""), r": error: store: PostgreSQL is not available"),
+    (("store   = \"sqlite:/var/lib/samekey/receipts.db\"", "store = \"postgres:x\""), r": error: .*store: a store is sqlite:PATH.*or postgres://USER@HOST/DATABASE"),
     (("cache   = \"\"", "cache = \"rediss://x\""), r": error: .*cache: TLS to Redis is not available"),
     (("cache   = \"\"", "cache = \"redis://pw@x\""), r": error: .*cache: before the @ stands USER:PASSWORD or :PASSWORD"),
     (("cache   = \"\"", "cache = \"memcached://x\""), r": error: .*cache: a cache is redis://HOST"),

@@ -58,7 +58,8 @@ class Gateway:
                  admin=True, **top):
         self.folder = pathlib.Path(folder)
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.store = pathlib.Path(store) if store else self.folder / "receipts.db"
+        self.store = pathlib.Path(store) if store and "://" not in str(store) else self.folder / "receipts.db"
+        self.store_url = store if store and "://" in str(store) else f"sqlite:{self.store}"
         self.routes, self.text, self.flags, self.top, self.with_admin = routes, text, flags, top, admin
         self.env, self.prefix, self.more_flags = dict(env or {}), list(prefix), []
         self.file = self.folder / "samekey.conf"
@@ -71,13 +72,13 @@ class Gateway:
 
     def write_config(self):
         top = {"listen": [f"127.0.0.1:{self.port}"], "admin": f"127.0.0.1:{self.admin_port}" if self.with_admin else "",
-               "store": f"sqlite:{self.store}", "loops": 2, "node": "node07", **self.top}
+               "store": self.store_url, "loops": 2, "node": "node07", **self.top}
         self.file.write_text(self.text.format(**top) if self.text else config(self.routes, **top), encoding="utf-8")
 
     def command(self):
         if self.flags is not None:
             return [str(BINARY), "gateway", "--listen", f"127.0.0.1:{self.port}",
-                    "--admin", f"127.0.0.1:{self.admin_port}", "--store", f"sqlite:{self.store}", *self.flags]
+                    "--admin", f"127.0.0.1:{self.admin_port}", "--store", self.store_url, *self.flags]
         return [str(BINARY), "gateway", "-c", str(self.file), *self.more_flags]
 
     def start(self, wait=True, same_ports=True):

@@ -7,6 +7,7 @@
  * The including program defines:
  *   static enum status bench_open(struct store **out, const char *owner, struct buffer *error);  the same store again
  *   static void bench_clean(void);                                                            an empty one, next time
+ *   CONFORMANCE_SHARED as 1, if several processes may write the store at once.
  */
 #include "core/digest.h"
 #include "store/store.h"
@@ -21,6 +22,10 @@
 
 static enum status bench_open(struct store **out, const char *owner, struct buffer *error);
 static void bench_clean(void);
+
+#ifndef CONFORMANCE_SHARED
+#define CONFORMANCE_SHARED 0 /* 1: several processes write the store, and a lease is judged by its end alone */
+#endif
 
 #define LIFE_MS   1000000
 #define OPS_MAX   64
@@ -781,10 +786,11 @@ static void rows_of_an_earlier_process_expire_and_own_rows_do_not(void **state)
     int64_t a = claim("A", "k1", "f1"), b = claim("B", "k2", "f2"), c = claim("C", "k3", "f3");
     end(c, 1, STATE_SUCCESS, "x");
     struct store_op op = {.kind = STORE_EXPIRE, .limit = 100};
-    now_ms += 1000000; /* the clock jumps; the owner lives */
+    now_ms += CONFORMANCE_SHARED ? 59999 : 1000000; /* the lease's last moment; or the clock jumps, and the owner lives */
     run(&op);
     assert_int_equal(op.status, STATUS_OK);
     assert_int_equal(op.count, 0);
+    now_ms++;
     reopen_as("second");
     op.limit = 1;
     run(&op);
@@ -865,6 +871,7 @@ static void calls_without_an_ending_are_found_among_many(void **state)
     run(&op);
     assert_int_equal(op.count, open);
     op.kind = STORE_EXPIRE;
+    now_ms += 60000; /* the leases are over */
     run(&op);
     assert_int_equal(op.count, open);
     expect_state("call-9", STATE_UNKNOWN, false, REASON_LEASE_EXPIRED);
