@@ -107,8 +107,10 @@ const char *gateway_cache_words(const struct gateway *g)
 {
     if (!g->setup->settings->cache[0])
         return "";
-    return atomic_load(&g->cache_links) > 0 ? "cache: reachable\n"
-                                            : "cache: not reachable; served without it, from the store\n";
+    int links = atomic_load(&g->cache_links);
+    return links > (int)g->count ? "cache: reachable\n" /* the loops' and home's */
+           : links > 0           ? "cache: not reachable from every loop\n"
+                                 : "cache: not reachable; served without it, from the store\n";
 }
 
 int64_t gateway_log_dropped(const struct gateway *g)

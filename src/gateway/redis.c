@@ -5,13 +5,12 @@
  */
 #include "gateway/redis.h"
 
+#include "gateway/redis_poll.h"
+
 #include <assert.h>
-#include <hiredis/async.h>
 #include <hiredis/hiredis.h>
 #include <stdio.h>
 #include <stdlib.h>
-
-#include <hiredis/adapters/libuv.h> /* needs the ones above */
 
 #define ADDRESSES_MAX 8
 #define MARK          "-" /* where an entry must not be any more */
@@ -309,7 +308,7 @@ static void take_context(struct redis *r, redisAsyncContext *context)
     char why[sizeof r->why] = "";
     if (context->err) {
         snprintf(why, sizeof why, "%s", context->errstr ? context->errstr : "");
-    } else if (redisLibuvAttach(context, net_loop_uv(r->loop)) != REDIS_OK) {
+    } else if (redis_poll_attach(context, net_loop_uv(r->loop)) != STATUS_OK) {
         snprintf(why, sizeof why, "the connection cannot be watched");
     } else {
         r->link = LINK_CONNECTING;
@@ -396,6 +395,10 @@ static void on_timer(struct net_timer *timer)
             watch(r);
         return;
     }
+    if (list_empty(&r->flights)) { /* is it still there? */
+        (void)send_words(r, FLIGHT_WRITE, NULL, 1, (const char *[]){"PING"});
+        return;
+    }
     struct list *l;
     for (l = r->flights.next; l != &r->flights;) {
         struct flight *f = LIST_ENTRY(l, struct flight, link);
@@ -438,8 +441,7 @@ static void watch(struct redis *r)
     } else if (r->link != LINK_UP) {
         at = r->since_ms + REDIS_CONNECT_MS;
     } else if (list_empty(&r->flights)) {
-        net_timer_disarm(r->loop, &r->timer);
-        return;
+        at = now_of(r) + REDIS_PING_MS;
     } else {
         at = LIST_ENTRY(r->flights.next, struct flight, link)->sent_ms + REDIS_SILENCE_MS;
         for (struct list *l = r->flights.next; l != &r->flights; l = l->next) {

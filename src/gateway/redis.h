@@ -34,6 +34,7 @@
 
 #define REDIS_CONNECT_MS     2000 /* for name, connection and greeting */
 #define REDIS_SILENCE_MS     1000 /* an asked server that says nothing for so long is left */
+#define REDIS_PING_MS        1000 /* so long nothing was asked: then it is asked whether it is still there */
 #define REDIS_BACKOFF_MS     100  /* the first pause before connecting again; doubled, with jitter */
 #define REDIS_BACKOFF_MAX_MS 5000
 #define REDIS_FLIGHTS_MAX    4096       /* commands on the way at once */

@@ -11,8 +11,9 @@
 /* The row's numbers, texts and flags, in the order of the wire. */
 #define NUMBERS(N)                                                                                           \
     N(id)                                                                                                    \
-    N(original) N(created_ms) N(updated_ms) N(ended_ms) N(window_ms) N(first_attempt_ms)                     \
-        N(result_expires_ms) N(key_expires_ms) N(tombstone_expires_ms) N(fence)
+    N(original)                                                                                              \
+    N(created_ms) N(updated_ms) N(ended_ms) N(window_ms) N(first_attempt_ms) N(result_expires_ms)            \
+        N(key_expires_ms) N(tombstone_expires_ms) N(fence)
 #define SMALL(N) N(fingerprint_version) N(state) N(reason) N(proof) N(attempt_count) N(result_status)
 #define FLAGS(N)                                                                                             \
     N(has_key)                                                                                               \
@@ -20,8 +21,9 @@
 #define DIGESTS(N) N(call_digest) N(operation_digest) N(credential) N(fingerprint)
 #define TEXTS(N)                                                                                             \
     N(tenant)                                                                                                \
-    N(route) N(scope) N(call_id) N(key) N(business_ref) N(trace_id) N(key_spelling) N(fingerprint_rules)     \
-        N(attempts) N(result_headers) N(result_body) N(original_call_id) N(reverses)
+    N(route)                                                                                                 \
+    N(scope) N(call_id) N(key) N(business_ref) N(trace_id) N(key_spelling) N(fingerprint_rules) N(attempts)  \
+        N(result_headers) N(result_body) N(original_call_id) N(reverses)
 
 enum status redis_seal_init(struct redis_seal *seal, const uint8_t secret[REDIS_SECRET_BYTES])
 {
