@@ -33,6 +33,6 @@ export function has(key) {
 /** The text of a key; {name} is filled from values, and a key with _one is used where n is 1. */
 export function t(key, values = {}) {
   const table = tables[language];
-  const text = (values.n === 1 && table[`${key}_one`]) || table[key] || key;
+  const text = (String(values.n) === '1' && table[`${key}_one`]) || table[key] || key;
   return text.replace(/\{(\w+)\}/g, (whole, name) => values[name] ?? whole);
 }

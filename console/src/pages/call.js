@@ -7,9 +7,9 @@ import { link } from '../router.js';
 import { t } from '../words.js';
 import { Erase } from './erase.js';
 import { Icon } from '../parts/icon.js';
-import { Bones, Button, Copy, Empty, Facts, Failure, Notice, Time } from '../parts/parts.js';
+import { Bones, Button, Copy, Empty, Facts, Failure, Time } from '../parts/parts.js';
 import { Result } from '../parts/result.js';
-import { Badge, look, say } from '../parts/state.js';
+import { Badge, look, reason, say } from '../parts/state.js';
 import { inOrder, ofAttempts, ofAudit, ofEnding, ofHistory, Timeline } from '../parts/timeline.js';
 
 /** The answer to "may I send it again?", which is what the reader came for. */
@@ -20,7 +20,7 @@ function Meaning({ call }) {
   return html`<section class="card meaning ${look(call.state).tone}" aria-label=${t('call.meaning')}>
     <p class="say">${t(`meaning.${call.state}`)}</p>
     <ul>
-      ${call.reason && yes('info', 'muted', say('reason', call.reason))}
+      ${call.reason && yes('info', 'muted', reason(call))}
       ${yes('send', 'muted', say('next', call.next_action))}
       ${call.safe_new_key ? yes('done', 'good', t('safe.yes')) : yes('closed', call.state === 'SUCCESS' ? 'muted' : 'doubt', t(call.state === 'SUCCESS' ? 'safe.done' : 'safe.no'))}
       ${open && yes(look(task.status).icon, look(task.status).tone, html`${t(`task.meaning.${task.status}`)} <a href=${link(['tasks', task.id])}>${t('call.to_task')}</a>`)}
@@ -84,7 +84,7 @@ export function Call({ id, tenant }) {
     ${error.slug === 'ambiguous-call-id' && html`<p><a href=${link(['calls'], { q: `call:${id}` })}>${t('call.all_tenants')}</a></p>`}`;
   if (!call) return html`${head}<div class="card"><${Bones} lines=${8} /></div>`;
   if (!known) return html`${head}<section class="card"><${Empty} icon="absent" title=${t('call.absent')}>
-    <p>${t(call.reason ? `reason.${call.reason}` : 'call.absent.what')}</p><//></section>`;
+    <p>${call.reason ? reason(call) : t('call.absent.what')}</p><//></section>`;
   const events = inOrder([...ofEnding(call), ...ofAttempts(call.attempts), ...ofHistory(call.compensation?.history ?? []), ...ofAudit(call.audit)]);
   return html`${head}
     ${error && html`<${Failure} error=${error} retry=${reload} />`}

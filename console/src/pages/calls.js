@@ -39,7 +39,7 @@ export function callColumns() {
   return [
     { name: t('col.call'), main: true, cell: (c) => html`<a class="mono" href=${link(['calls', c.call_id], { tenant: c.tenant })}>${c.call_id}</a>` },
     { name: t('col.state'), cell: (c) => html`<${Badge} word=${c.state} />` },
-    { name: t('col.reason'), cell: (c) => (c.reason ? say('reason.short', c.reason) : html`<span class="muted">–</span>`) },
+    { name: t('col.reason'), cell: (c) => c.reason && say('reason.short', c.reason) },
     { name: t('col.route'), cell: (c) => c.route },
     { name: t('col.key'), cell: (c) => c.key && html`<code class="clip" title=${c.key}>${c.key}</code>` },
     { name: t('col.ref'), cell: (c) => c.business_ref && html`<code class="clip" title=${c.business_ref}>${c.business_ref}</code>` },

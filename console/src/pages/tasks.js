@@ -16,7 +16,7 @@ import { ListCard } from '../parts/table.js';
 export const STATUSES = ['MANUAL', 'PENDING', 'RUNNING', 'RESOLVED', 'REVERSED', 'CLOSED'];
 
 export function due(task, now) {
-  if (!task.due_at) return '–';
+  if (!task.due_at) return null;
   const seconds = (new Date(task.due_at) - now) / 1000;
   return seconds <= 0 ? t('task.due_now') : t('task.due_in', { time: span(seconds) });
 }
@@ -29,7 +29,7 @@ export function taskColumns(now) {
     { name: t('col.age'), number: true, cell: (k) => since(k.created_at, now) },
     { name: t('col.rounds'), number: true, cell: (k) => `${k.round} / ${k.rounds}` },
     { name: t('col.next'), cell: (k) => due(k, now) },
-    { name: t('col.last_answer'), cell: (k) => (k.last_answer ? say('state', k.last_answer) : '–') },
+    { name: t('col.last_answer'), cell: (k) => k.last_answer && say('state', k.last_answer) },
     { name: t('col.route'), cell: (k) => k.route },
     { name: t('col.ref'), cell: (k) => (k.business_ref || k.key) && html`<code class="clip" title=${k.business_ref || k.key}>${k.business_ref || k.key}</code>` },
   ];

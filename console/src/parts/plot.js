@@ -4,10 +4,11 @@
 import uPlot from 'uplot';
 import { html, useEffect, useRef } from '../base.js';
 import { clock, clockFine } from '../format.js';
-import { KEEP_S, live } from '../sampler.js';
+import { live } from '../sampler.js';
 
 const DASHES = [[], [6, 3], [2, 3], [9, 3, 2, 3], [1, 2], [4, 4]];
 const HEIGHT = 160;
+const SHOWN_MIN_S = 120; // a plot that has just begun is not stretched over a quarter of an hour
 
 /** The colour that a class has now, in this theme: a canvas knows no custom properties. */
 function ink(name) {
@@ -25,9 +26,9 @@ function build(node, lines, format) {
   return new uPlot({
     width: Math.max(node.clientWidth, 200), height: HEIGHT, legend: { show: false }, padding: [8, 8, 0, 0],
     cursor: { y: false, points: { size: 6 }, drag: { setScale: false } },
-    scales: { x: { time: false, range: (u, min, max) => [max - KEEP_S, max] },
+    scales: { x: { time: false, range: (u, min, max) => [Math.min(min, max - SHOWN_MIN_S), max] },
       y: { range: (u, min, max) => [0, Math.max(max * 1.15, lines.floor ?? 0) || 1] } },
-    axes: [{ ...axis, grid: { show: false }, space: 70, size: 26, incrs: [60, 120, 300, 600], values: (u, at) => at.map(clock) },
+    axes: [{ ...axis, grid: { show: false }, space: 70, size: 26, incrs: [30, 60, 120, 300], values: (u, at, axis, space, step) => at.map(step < 60 ? clockFine : clock) },
       { ...axis, size: 54, space: 34, values: (u, at) => at.map(format) }],
     series: [{}, ...lines.map((line, i) => ({ stroke: ink(`ink-${line.ink}`), width: 1.75, dash: DASHES[i], points: { show: false },
       spanGaps: false }))],
@@ -60,8 +61,9 @@ export function Plot({ title, lines, samples, format, floor, empty }) {
       feed();
     };
     make();
-    const watch = new ResizeObserver(() => plot.current.setSize({ width: Math.max(node.current.clientWidth, 200), height: HEIGHT }));
-    watch.observe(node.current);
+    const box = node.current;
+    const watch = new ResizeObserver(() => box.clientWidth && plot.current.setSize({ width: box.clientWidth, height: HEIGHT }));
+    watch.observe(box);
     const system = matchMedia('(prefers-color-scheme: dark)');
     system.addEventListener('change', make);
     addEventListener('samekey:theme', make);

@@ -23,10 +23,16 @@ export function look(word) {
   return { tone, icon };
 }
 
-/** The text of a word in this language, or the word itself when it is newer than this page. */
+/** The text of a word in this language, or the word itself when this page does not know it. */
 export function say(kind, word) {
   const key = `${kind}.${word}`;
-  return has(key) ? t(key) : String(word ?? '–');
+  return has(key) ? t(key) : String(word ?? '–').replaceAll('_', ' ');
+}
+
+/** Why a call is in its state. The gateway says it in English; the Chinese table says it again. */
+export function reason(call) {
+  const key = `reason.${call.reason}`;
+  return has(key) ? t(key) : call.reason_sentence ?? String(call.reason).replaceAll('_', ' ');
 }
 
 export function Badge({ kind = 'state', word, large }) {

@@ -6,13 +6,18 @@ import { moment } from '../format.js';
 import { t } from '../words.js';
 import { Announce, Bones, Button, Failure } from './parts.js';
 
+/** One box in each cell, since a cell of a phone's card is laid out beside its name; an empty one is not shown there. */
+function Cell({ of }) {
+  return of == null || of === '' ? html`<div class="none">–</div>` : html`<div>${of}</div>`;
+}
+
 /** columns: [{ name, cell(row), main, number }] */
 export function Table({ caption, columns, rows, rowKey }) {
   return html`<div class="scroll"><table class="table" role="table"><caption class="visually-hidden">${caption}</caption>
     <thead role="rowgroup"><tr role="row">${columns.map((column) => html`
       <th role="columnheader" scope="col" class=${column.number ? 'number' : ''}>${column.name}</th>`)}</tr></thead>
     <tbody role="rowgroup">${rows.map((row) => html`<tr role="row" key=${rowKey(row)}>${columns.map((column) => html`
-      <td role="cell" data-label=${column.name} class=${column.main ? 'main-cell' : column.number ? 'number' : ''}>${column.cell(row)}</td>`)}
+      <td role="cell" data-label=${column.name} class=${column.main ? 'main-cell' : column.number ? 'number' : ''}><${Cell} of=${column.cell(row)} /></td>`)}
     </tr>`)}</tbody></table></div>`;
 }
 

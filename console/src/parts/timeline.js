@@ -7,7 +7,7 @@ import { evidence } from '../evidence.js';
 import { has, t } from '../words.js';
 import { Icon } from './icon.js';
 import { Time } from './parts.js';
-import { Badge, look, say } from './state.js';
+import { Badge, look, reason, say } from './state.js';
 
 const ACTIONS = { ask: 'ask', fence: 'fence', send: 'send', reversal: 'undo', notify: 'bell', manual: 'person',
   difference: 'differ', resolve: 'person' };
@@ -51,7 +51,7 @@ export function ofEnding(call) {
   if (call.ended_at)
     events.push({ at: call.ended_at, icon: look(call.state).icon, tone: look(call.state).tone, last: true,
       title: t('event.ended', { state: say('state', call.state) }),
-      said: call.reason ? say('reason', call.reason) : t(`meaning.${call.state}`) });
+      said: call.reason ? reason(call) : t(`meaning.${call.state}`) });
   return events;
 }
 
