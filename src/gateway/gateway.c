@@ -8,6 +8,8 @@
 #include "gateway/redis.h"
 #include "gateway/run.h"
 #include "gateway/shard.h"
+#include "gateway/sketcher.h"
+#include "gateway/suspects.h"
 #include "gateway/upkeep.h"
 #include "net/listen.h"
 #include "store/secret.h"
@@ -70,6 +72,9 @@ struct gateway {
     struct thread *threads; /* count of them, then home */
     struct thread *home;
     struct net_server *admin;
+    struct admin *admin_state;
+    struct suspects *suspects;
+    struct sketcher *sketcher;
     struct upkeep *upkeep;
     uv_signal_t signals[3];
     size_t signals_open;
@@ -138,6 +143,7 @@ static enum status shard_start(struct gateway *g, struct thread *t, size_t index
     shard->owner = g->owner;
     shard->metrics = g->metrics;
     shard->tracer = g->tracer;
+    shard->suspects = g->suspects;
     list_init(&shard->jobs);
     list_init(&shard->outbox);
     list_init(&shard->run_list);
@@ -388,6 +394,7 @@ static void drain(struct gateway *g, const char *why)
     atomic_store(&g->ready, false);
     say(g, LOG_LEVEL_INFO, "draining", why);
     upkeep_stop(g->upkeep);
+    sketcher_stop(g->sketcher);
     for (size_t i = 0; i < g->count; i++)
         give_order(&g->threads[i].drain, &g->threads[i].shard, on_drain);
     net_timer_arm(g->home->shard.loop, &g->drain_timer,
@@ -563,8 +570,10 @@ static int open_admin(struct gateway *g, struct buffer *error)
                 address);
         return EXIT_CONFIGURATION;
     }
+    if (admin_new(&g->admin_state, &g->home->shard) != STATUS_OK)
+        return complain(EXIT_UNAVAILABLE, "not enough memory to start", error);
     if (net_server_new(&g->admin, g->home->shard.loop, address, false, &limits, &admin_handlers,
-                       &g->home->shard, error) != STATUS_OK)
+                       g->admin_state, error) != STATUS_OK)
         return complain(EXIT_UNAVAILABLE, "the admin address cannot be listened on", error);
     return EXIT_OK;
 }
@@ -627,7 +636,7 @@ static int start(struct gateway *g, struct buffer *error)
         return complain(EXIT_CONFIGURATION, "callIds cannot be made from call_id_prefix and node", error);
     if (log_writer_start(&g->log_writer, STDERR_FILENO, (size_t)s->log_buffer_bytes_max) != STATUS_OK ||
         metrics_new(&g->metrics, s) != STATUS_OK ||
-        metrics_loop_new(g->metrics, &g->store_counts) != STATUS_OK)
+        metrics_loop_new(g->metrics, &g->store_counts) != STATUS_OK || suspects_new(&g->suspects) != STATUS_OK)
         return complain(EXIT_UNAVAILABLE, "not enough memory to start", error);
     set_series(g, g->setup);
     int code = open_tracer(g, node, error);
@@ -653,7 +662,8 @@ static int start(struct gateway *g, struct buffer *error)
     if (!listen_all(g, error))
         return complain(EXIT_UNAVAILABLE, "an address cannot be listened on", error);
     watch_signals(g);
-    if (upkeep_start(&g->upkeep, &g->home->shard) != STATUS_OK)
+    if (upkeep_start(&g->upkeep, &g->home->shard) != STATUS_OK ||
+        sketcher_start(&g->sketcher, &g->home->shard) != STATUS_OK)
         return complain(EXIT_UNAVAILABLE, "not enough memory to start", error);
     for (size_t i = 0; i < g->count; i++) {
         if (pthread_create(&g->threads[i].id, NULL, thread_main, &g->threads[i]) != 0)
@@ -684,12 +694,17 @@ static void stop(struct gateway *g)
         for (size_t i = 0; i < g->signals_open; i++)
             uv_close((uv_handle_t *)&g->signals[i], NULL);
         net_server_free(g->admin);
+        admin_stop(g->admin_state);
+        sketcher_stop(g->sketcher);
         /* Letters of the store's last answers, and closing handles. */
         while (g->home->shard.jobs_out)
             uv_run(net_loop_uv(g->home->shard.loop), UV_RUN_ONCE);
         uv_run(net_loop_uv(g->home->shard.loop), UV_RUN_NOWAIT);
     }
     upkeep_free(g->upkeep);
+    sketcher_free(g->sketcher);
+    admin_free(g->admin_state);
+    suspects_free(g->suspects);
     for (size_t i = 0; g->threads && i <= g->count; i++) {
         if (g->threads[i].shard.loop)
             shard_fini(&g->threads[i].shard);

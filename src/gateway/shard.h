@@ -28,6 +28,7 @@
 struct gateway;
 struct shard;
 struct lookup_table;
+struct suspects;
 struct redis;
 
 /* Upstream connections of one setup on one shard. */
@@ -56,6 +57,7 @@ struct shard {
     struct tracer *tracer; /* NULL: no traces are wanted */
     struct metrics *metrics;
     struct metrics_loop *counts;
+    struct suspects *suspects; /* of all shards */
     struct list jobs; /* finished ones, to be used again */
     size_t jobs_idle;
     size_t jobs_out;              /* on their way to the store and back: a shard ends when they are home */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "gateway/answer.h"
+#include "gateway/suspects.h"
 #include "gateway/visit_parts.h"
 
 /* An answer that no run of its own brought: a replay, a joined call's ending, a refusal. */
@@ -134,6 +135,26 @@ void problem_answer(struct request *request, enum problem problem, const struct 
     buffer_fini(&body);
 }
 
+void visit_note_suspicion(struct visit *visit, const struct request *request, enum problem problem,
+                          const struct call_row *other)
+{
+    struct suspicion seen = {
+        .has_credential = visit->id.has_credential,
+        .credential = visit->id.credential,
+        .address = request ? request_peer(request) : slice_of("", 0),
+        .tenant = visit->id.tenant,
+        .route = slice_text(visit->lane->s->name),
+        .problem = problem,
+        .call_id = visit->id.call_id,
+        .key = visit->id.key,
+    };
+    if (other && other->id) {
+        seen.other_call_id = other->call_id;
+        seen.other_key = other->key;
+    }
+    suspects_note(visit->shard->suspects, &seen, clock_wall_ms());
+}
+
 /* What a caller should do next when nothing else tells. */
 static enum next_action next_for(enum problem problem)
 {
@@ -205,8 +226,14 @@ void visit_answer_problem(struct visit *visit, enum problem problem, const char 
     struct answer_facts own = own_facts(visit, outcome);
     own.original = facts.original_call_id;
     if (problem == PROBLEM_CALL_ID_REUSED || problem == PROBLEM_SUSPECTED_DUPLICATE ||
-        problem == PROBLEM_KEY_REUSED)
+        problem == PROBLEM_KEY_REUSED) {
         metrics_add(visit->shard->counts, METRIC_swapped_keys, visit->lane->series, 0, 1);
+        visit_note_suspicion(visit, request, problem,
+                             !rows                                   ? NULL
+                             : problem == PROBLEM_SUSPECTED_DUPLICATE ? &rows->suspect
+                             : problem == PROBLEM_CALL_ID_REUSED      ? &rows->call
+                                                                      : &rows->holder);
+    }
     metrics_add(visit->shard->counts, METRIC_refusals, 0, (size_t)problem, 1);
     note_answer(visit, problem_answer_status(problem, &facts), outcome, problem_slug(problem));
     problem_answer(request, problem, &facts, &own);

@@ -125,6 +125,7 @@ static void claimed(struct visit *visit, struct store_op *op, bool resumed)
     if (rows->suspect.id && !resumed) {
         (void)arena_copy(&visit->arena, rows->suspect.call_id, &visit->suspect);
         metrics_add(visit->shard->counts, METRIC_swapped_keys, visit->lane->series, 0, 1);
+        visit_note_suspicion(visit, visit->request, PROBLEM_SUSPECTED_DUPLICATE, &rows->suspect);
         log_event(visit->shard->log, LOG_LEVEL_WARNING, clock_wall_ms(), visit->id.call_id,
                   "suspected_duplicate", LOG_TEXT("earlier", rows->suspect.call_id),
                   LOG_TEXT("key", visit->id.key), LOG_TEXT("earlier_key", rows->suspect.key),

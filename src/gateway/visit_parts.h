@@ -28,6 +28,9 @@ void visit_ask_store(struct visit *visit, bool peek);
 void visit_decide(struct visit *visit, const struct rows *rows);
 /* Asks the receipt of rows->holder, which is UNKNOWN, writes down what it says, and decides again. */
 void visit_ask_holder(struct visit *visit, const struct rows *rows);
+/* Notes for people that this client swaps keys; `other` is the call it met, or NULL. `request` may be NULL. */
+void visit_note_suspicion(struct visit *visit, const struct request *request, enum problem problem,
+                          const struct call_row *other);
 void visit_on_timer(struct net_timer *timer);
 
 #endif
