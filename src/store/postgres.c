@@ -414,6 +414,36 @@ static enum status pg_raise_covers_since(struct store *store, int64_t covers_sin
     return fault == PG_OK ? STATUS_OK : STATUS_IO;
 }
 
+/* One statement, so that gateways that ask at once all get the one that was first. */
+static enum status pg_secret(struct store *store, bool anew, uint8_t secret[STORE_SECRET_BYTES])
+{
+    struct pg_store *s = (struct pg_store *)store;
+    uint8_t made[STORE_SECRET_BYTES];
+    PGresult *result = NULL;
+    struct pg_args args = {0};
+    enum pg_fault fault = PG_LOST;
+    if (!secret_make(made))
+        return STATUS_IO;
+    struct pg_link *l = link_take(s);
+    (void)pg_arg_bytes(&args, slice_of((const char *)made, sizeof made));
+    for (int i = 0; i < 3 && fault != PG_OK; i++) { /* twice does no harm */
+        fault = pg_link_ready(l);
+        if (fault == PG_OK)
+            fault = pg_run(l, PG_SQL_NONE,
+                           anew ? "UPDATE samekey_store.meta SET secret = $1 RETURNING secret"
+                                : "UPDATE samekey_store.meta SET secret = coalesce(secret, $1) RETURNING secret",
+                           &args, &result);
+    }
+    struct slice kept = fault == PG_OK && PQntuples(result) == 1 ? pg_bytes(result, 0, 0) : slice_of("", 0);
+    bool good = kept.len == STORE_SECRET_BYTES;
+    if (good)
+        memcpy(secret, kept.data, kept.len);
+    PQclear(result);
+    pg_args_fini(&args);
+    link_give(s, l);
+    return good ? STATUS_OK : STATUS_IO;
+}
+
 static void pg_close(struct store *store)
 {
     struct pg_store *s = (struct pg_store *)store;
@@ -435,6 +465,7 @@ static const struct store_driver driver = {
     .idle = pg_idle,
     .stats = pg_stats,
     .raise_covers_since = pg_raise_covers_since,
+    .secret = pg_secret,
     .now = pg_now,
     .close = pg_close,
     .writers = PG_WRITERS,

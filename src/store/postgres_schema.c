@@ -59,6 +59,8 @@ static const char *const migrations[] = {
     " to_timestamp(nullif(lease_end_ms, 0) / 1000.0) AS lease_end, convert_from(owner, 'SQL_ASCII') AS "
     "owner, fence"
     " FROM samekey_store.call;",
+    /* The secret of store/secret.h. */
+    "ALTER TABLE samekey_store.meta ADD COLUMN secret bytea;",
 };
 #define SCHEMA_VERSION ((int64_t)(sizeof migrations / sizeof *migrations))
 #define OPEN_TRIES     40
