@@ -47,14 +47,19 @@ void buffer_append(struct buffer *b, const void *data, size_t len)
 void buffer_format(struct buffer *b, const char *format, ...)
 {
     va_list ap, again;
+    if (b->failed)
+        return;
+    size_t free = b->data ? b->capacity - b->len : 0;
     va_start(ap, format);
     va_copy(again, ap);
-    int need = vsnprintf(NULL, 0, format, ap);
+    int need = vsnprintf(free ? b->data + b->len : NULL, free, format, ap); /* nearly always it fits */
     va_end(ap);
     if (need < 0) {
         b->failed = true;
     } else if (b->max && (size_t)need > b->max - b->len) {
         b->failed = true;
+    } else if ((size_t)need < free) {
+        b->len += (size_t)need;
     } else {
         char *room = buffer_reserve(b, (size_t)need + 1);
         if (room) {

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 #include "base/json_text.h"
 
+#include <stdint.h>
+#include <string.h>
+
 /* Length of the well-formed UTF-8 sequence at the start of s, or 0. */
 static size_t utf8_sequence(struct slice s)
 {
@@ -25,6 +28,15 @@ static size_t utf8_sequence(struct slice s)
 bool utf8_valid(struct slice s)
 {
     while (s.len) {
+        uint64_t word;
+        if (s.len >= sizeof word) {
+            memcpy(&word, s.data, sizeof word);
+            if (!(word & UINT64_C(0x8080808080808080))) { /* eight of ASCII at a time */
+                s.data += sizeof word;
+                s.len -= sizeof word;
+                continue;
+            }
+        }
         size_t n = utf8_sequence(s);
         if (n == 0)
             return false;
@@ -34,12 +46,38 @@ bool utf8_valid(struct slice s)
     return true;
 }
 
+/* How many of the eight bytes at p, from the first, stand for themselves in a JSON text: 8, or fewer. A byte counts as
+ * one that does not if it is below 0x20, above 0x7E, a quote or a backslash. */
+static size_t plain_of_eight(const char *p)
+{
+    const uint64_t ones = UINT64_C(0x0101010101010101), high = UINT64_C(0x8080808080808080);
+    uint64_t word;
+    memcpy(&word, p, sizeof word);
+    uint64_t low = word & ~high;
+    uint64_t stops = word | ~(low + ones * 0x60) | (low + ones) | ~((low ^ ones * '"') + ones * 0x7F) |
+                     ~((low ^ ones * '\\') + ones * 0x7F);
+    stops &= high;
+    if (!stops)
+        return 8;
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+    return (size_t)__builtin_ctzll(stops) / 8;
+#else
+    return (size_t)__builtin_clzll(stops) / 8;
+#endif
+}
+
 void json_text(struct buffer *out, struct slice s)
 {
     static const char digits[] = "0123456789abcdef";
     buffer_byte(out, '"');
     size_t plain = 0; /* bytes at s.data that need no escape and are not written yet */
     while (plain < s.len) {
+        if (s.len - plain >= 8) {
+            size_t n = plain_of_eight(s.data + plain);
+            plain += n;
+            if (n == 8)
+                continue;
+        }
         unsigned char c = (unsigned char)s.data[plain];
         if (c >= 0x20 && c < 0x7F && c != '"' && c != '\\') {
             plain++;

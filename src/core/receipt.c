@@ -305,7 +305,9 @@ static void result_document(struct buffer *out, const struct call_row *row)
         buffer_text(out, "null");
         return;
     }
-    buffer_format(out, "{\"status\":%d,\"headers\":", row->result_status);
+    buffer_text(out, "{\"status\":");
+    buffer_number(out, row->result_status);
+    buffer_text(out, ",\"headers\":");
     headers_document(out, row->result_headers);
     if (!row->body_kept) {
         buffer_text(out, ",\"body\":null,\"body_encoding\":null}");
@@ -320,7 +322,7 @@ static void result_document(struct buffer *out, const struct call_row *row)
         base64_encode(row->result_body, out);
         buffer_byte(out, '"');
     }
-    buffer_format(out, ",\"body_encoding\":\"%s\"}", text ? "utf8" : "base64");
+    buffer_text(out, text ? ",\"body_encoding\":\"utf8\"}" : ",\"body_encoding\":\"base64\"}");
 }
 
 static void write_document(struct buffer *out, const struct rows *rows, const struct standing *said,
@@ -330,7 +332,9 @@ static void write_document(struct buffer *out, const struct rows *rows, const st
     struct standing standing = *said;
     buffer_text(out, "{\"call_id\":");
     json_text(out, row->id ? row->call_id : call_id);
-    buffer_format(out, ",\"state\":\"%s\",\"final\":", state_text(standing.state));
+    buffer_text(out, ",\"state\":\"");
+    buffer_text(out, state_text(standing.state));
+    buffer_text(out, "\",\"final\":");
     json_bool(out, standing.final);
     buffer_text(out, ",\"reason\":");
     json_text_or_null(out, slice_text(reason_text(reason)));
@@ -361,9 +365,13 @@ static void write_document(struct buffer *out, const struct rows *rows, const st
     json_text_or_null(out, row->reverses);
     buffer_text(out, ",\"reversed_by\":");
     json_text_or_null(out, row->reversed_by);
-    buffer_format(out, ",\"proof\":\"%s\",\"safe_new_key\":", proof_text(row->proof));
+    buffer_text(out, ",\"proof\":\"");
+    buffer_text(out, proof_text(row->proof));
+    buffer_text(out, "\",\"safe_new_key\":");
     json_bool(out, standing.safe_new_key);
-    buffer_format(out, ",\"next_action\":\"%s\",\"covers_since\":", next_action_text(standing.next_action));
+    buffer_text(out, ",\"next_action\":\"");
+    buffer_text(out, next_action_text(standing.next_action));
+    buffer_text(out, "\",\"covers_since\":");
     time_or_null(out, rows->covers_since_ms);
     buffer_text(out, ",\"created_at\":");
     time_or_null(out, row->created_ms);

@@ -12,6 +12,7 @@ struct store_driver {
     void (*batch)(struct store *store, struct store_op **ops, size_t count);
     enum status (*reader_open)(struct store_reader **out, struct store *store, struct buffer *error);
     void (*reader_run)(struct store_reader *reader, struct store_op *op);
+    void (*reader_run_all)(struct store_reader *reader, struct store_op **ops, size_t count); /* or NULL */
     void (*reader_free)(struct store_reader *reader);
     void (*idle)(struct store *store);
     void (*stats)(struct store *store, struct store_stats *out);

@@ -449,48 +449,70 @@ static enum status reader_open(struct store_reader **out, struct store *store, s
     return status;
 }
 
-static void reader_run(struct store_reader *reader, struct store_op *op)
+/* One read transaction: the call and the holder of its key as they stood at one moment. covers_since is read in it too:
+ * "no such row" and "everything since then is known" must not come from two moments. SQLITE_BUSY: identities left the
+ * memory meanwhile and may be in neither place that these reads have seen. */
+static int read_once(struct sqlite_reader *r, struct store_op **ops, size_t count, int64_t *covers,
+                     int64_t *refuse_before)
+{
+    struct sqlite_store *s = r->store;
+    uint64_t epoch = 0, after = 0;
+    int rc = SQLITE_OK;
+    if (!r->connection.db)
+        rc = atomic_load(&s->gone) ? SQLITE_READONLY_DBMOVED
+                                   : connection_open(&r->connection, s, CONNECTION_READ);
+    if (rc == SQLITE_OK && !s->read_only && !tail_epoch(&s->tail, &epoch))
+        rc = SQLITE_BUSY;
+    if (rc == SQLITE_OK)
+        rc = connection_run(&r->connection, SQL_BEGIN_READ, 0, NULL);
+    for (size_t i = 0; rc == SQLITE_OK && i < count; i++) {
+        store_op_reset(ops[i]);
+        rc = sqlite_read(s, &r->connection, ops[i]);
+    }
+    if (rc == SQLITE_OK)
+        rc = meta_read(&r->connection, "covers_since_ms", covers);
+    if (rc == SQLITE_OK)
+        rc = meta_read(&r->connection, "refuse_before_ms", refuse_before);
+    if (rc == SQLITE_OK)
+        rc = connection_run(&r->connection, SQL_COMMIT, 0, NULL);
+    if (rc == SQLITE_OK && !s->read_only && (!tail_epoch(&s->tail, &after) || after != epoch))
+        rc = SQLITE_BUSY;
+    if (rc != SQLITE_OK && r->connection.db && !sqlite3_get_autocommit(r->connection.db))
+        sqlite3_exec(r->connection.db, "ROLLBACK", NULL, NULL, NULL);
+    return rc;
+}
+
+static void reader_run_all(struct store_reader *reader, struct store_op **ops, size_t count)
 {
     struct sqlite_reader *r = (struct sqlite_reader *)reader;
-    struct sqlite_store *s = r->store;
     int64_t covers = 0, refuse_before = 0;
-    /* One read transaction: the call and the holder of its key as they stood at one moment. covers_since is read in
-     * it too: "no such row" and "everything since then is known" must not come from two moments. And identities that
-     * left the memory meanwhile may be in neither place that this read has seen: then it is done again. */
     int rc = SQLITE_BUSY;
-    for (int tries = 0; rc == SQLITE_BUSY && tries < READ_TRIES; tries++) {
-        uint64_t epoch = 0, after = 0;
-        store_op_reset(op);
-        rc = SQLITE_OK;
-        if (!r->connection.db)
-            rc = atomic_load(&s->gone) ? SQLITE_READONLY_DBMOVED
-                                       : connection_open(&r->connection, s, CONNECTION_READ);
-        if (rc == SQLITE_OK && !s->read_only && !tail_epoch(&s->tail, &epoch))
-            rc = SQLITE_BUSY;
-        if (rc == SQLITE_OK)
-            rc = connection_run(&r->connection, SQL_BEGIN_READ, 0, NULL);
-        if (rc == SQLITE_OK)
-            rc = sqlite_read(s, &r->connection, op);
-        if (rc == SQLITE_OK)
-            rc = meta_read(&r->connection, "covers_since_ms", &covers);
-        if (rc == SQLITE_OK && op->kind == STORE_CLAIM)
-            rc = meta_read(&r->connection, "refuse_before_ms", &refuse_before);
-        if (rc == SQLITE_OK)
-            rc = connection_run(&r->connection, SQL_COMMIT, 0, NULL);
-        if (rc == SQLITE_OK && !s->read_only && (!tail_epoch(&s->tail, &after) || after != epoch))
-            rc = SQLITE_BUSY;
-        if (rc != SQLITE_OK && r->connection.db && !sqlite3_get_autocommit(r->connection.db))
-            sqlite3_exec(r->connection.db, "ROLLBACK", NULL, NULL, NULL);
-    }
-    if (rc != SQLITE_OK) {
+    for (int tries = 0; rc == SQLITE_BUSY && tries < READ_TRIES; tries++)
+        rc = read_once(r, ops, count, &covers, &refuse_before);
+    if (rc != SQLITE_OK)
         connection_close(&r->connection); /* the next read opens it anew */
-        store_op_reset(op);
-        op->status = (rc & 0xff) == SQLITE_NOMEM ? STATUS_NO_MEMORY : STATUS_IO;
+    if (rc != SQLITE_OK && count > 1) {   /* what one of them met is not its neighbours' */
+        for (size_t i = 0; i < count; i++)
+            reader_run_all(reader, &ops[i], 1);
+        return;
     }
-    rows_settle(&op->rows, &op->memory);
-    op->rows.now_ms = s->now_ms(s->context);
-    op->rows.covers_since_ms = covers;
-    op->rows.refuse_before_ms = refuse_before;
+    int64_t now = r->store->now_ms(r->store->context);
+    for (size_t i = 0; i < count; i++) {
+        struct store_op *op = ops[i];
+        if (rc != SQLITE_OK) {
+            store_op_reset(op);
+            op->status = (rc & 0xff) == SQLITE_NOMEM ? STATUS_NO_MEMORY : STATUS_IO;
+        }
+        rows_settle(&op->rows, &op->memory);
+        op->rows.now_ms = now;
+        op->rows.covers_since_ms = rc == SQLITE_OK ? covers : 0;
+        op->rows.refuse_before_ms = rc == SQLITE_OK && op->kind == STORE_CLAIM ? refuse_before : 0;
+    }
+}
+
+static void reader_run(struct store_reader *reader, struct store_op *op)
+{
+    reader_run_all(reader, &op, 1);
 }
 
 static void reader_free(struct store_reader *reader)
@@ -527,6 +549,7 @@ static const struct store_driver sqlite_driver = {
     .batch = sqlite_batch,
     .reader_open = reader_open,
     .reader_run = reader_run,
+    .reader_run_all = reader_run_all,
     .reader_free = reader_free,
     .idle = sqlite_idle,
     .stats = sqlite_stats,

@@ -163,6 +163,8 @@ void result_bind(sqlite3_stmt *stmt, int headers, int body, const struct call_ro
 /* Reads a row by id with its result (through `original`); row->id 0: there is none. While an operation's rows are
  * gathered their slices are offsets into `memory`; rows_settle() makes them pointers, once, at the end. */
 int row_read(struct connection *c, int64_t id, struct call_row *row, struct buffer *memory);
+/* The same, and the row's ROW_FLAG_*. */
+int row_read_flags(struct connection *c, int64_t id, struct call_row *row, struct buffer *memory, int *flags);
 void rows_settle(struct rows *rows, const struct buffer *memory);
 /* Puts a row that stands in other memory into an operation's, texts as offsets like row_read(). */
 void row_take_over(struct call_row *to, const struct call_row *from, struct buffer *memory);

@@ -51,6 +51,13 @@ static bool texts_agree(const struct store_op *op, const struct buffer *memory)
               !slice_equal(asked->tenant, holder->tenant)));
 }
 
+static void refuse(struct store_op *op)
+{
+    memset(&op->rows.call, 0, sizeof op->rows.call);
+    memset(&op->rows.holder, 0, sizeof op->rows.holder);
+    op->status = STATUS_INVALID;
+}
+
 int rows_gather(struct sqlite_store *s, struct connection *c, struct store_op *op, int64_t call_id,
                 int64_t holder_id)
 {
@@ -60,11 +67,8 @@ int rows_gather(struct sqlite_store *s, struct connection *c, struct store_op *o
         op->rows.holder = op->rows.call;
     else if (rc == SQLITE_OK)
         rc = row_read(c, holder_id, &op->rows.holder, &op->memory);
-    if (rc == SQLITE_OK && !texts_agree(op, &op->memory)) {
-        memset(&op->rows.call, 0, sizeof op->rows.call);
-        memset(&op->rows.holder, 0, sizeof op->rows.holder);
-        op->status = STATUS_INVALID;
-    }
+    if (rc == SQLITE_OK && !texts_agree(op, &op->memory))
+        refuse(op);
     return rc;
 }
 
@@ -72,23 +76,24 @@ int rows_gather(struct sqlite_store *s, struct connection *c, struct store_op *o
 static int read_rows(struct sqlite_store *s, struct connection *c, struct store_op *op, int64_t id)
 {
     struct call_row *call = &op->rows.call;
-    int rc = rows_gather(s, c, op, id, 0);
-    if (rc != SQLITE_OK || op->status != STATUS_OK)
-        return rc;
-    const struct call_row *keyed = call->id ? call : &op->row;
-    if (!keyed->has_key)
+    int flags;
+    int rc = row_read_flags(c, id, call, &op->memory, &flags);
+    if (rc == SQLITE_OK && !texts_agree(op, &op->memory)) {
+        refuse(op);
         return SQLITE_OK;
-    int64_t holder = 0;
-    rc = identity_find(s, c, &keyed->operation_digest, &holder);
+    }
+    const struct call_row *keyed = call->id ? call : &op->row;
+    if (rc != SQLITE_OK || !keyed->has_key)
+        return rc;
+    int64_t holder = call->id;
+    if (!(flags & ROW_FLAG_SLOT)) /* otherwise the row itself says so */
+        rc = identity_find(s, c, &keyed->operation_digest, &holder);
     if (rc == SQLITE_OK && holder == call->id)
         op->rows.holder = *call;
     else if (rc == SQLITE_OK && holder) {
         rc = row_read(c, holder, &op->rows.holder, &op->memory);
-        if (rc == SQLITE_OK && !texts_agree(op, &op->memory)) {
-            memset(&op->rows.call, 0, sizeof op->rows.call);
-            memset(&op->rows.holder, 0, sizeof op->rows.holder);
-            op->status = STATUS_INVALID;
-        }
+        if (rc == SQLITE_OK && !texts_agree(op, &op->memory))
+            refuse(op);
     }
     return rc;
 }

@@ -214,7 +214,7 @@ static void decode_result(sqlite3_stmt *stmt, int headers, int flags, struct cal
     row->result_body = read_text(stmt, headers + 1, memory);
 }
 
-static void row_decode(sqlite3_stmt *stmt, struct call_row *row, struct buffer *memory)
+static int row_decode(sqlite3_stmt *stmt, struct call_row *row, struct buffer *memory)
 {
     int flags = decode_asked(stmt, row, memory);
     int owner = READ_ASKED(owner);
@@ -227,6 +227,7 @@ static void row_decode(sqlite3_stmt *stmt, struct call_row *row, struct buffer *
     row->call_id_made = flags & ROW_FLAG_CALL_ID_MADE;
     row->maybe_ran = flags & ROW_FLAG_MAYBE_RAN;
     decode_result(stmt, READ_STANDING(result_headers), flags, row, memory);
+    return flags;
 }
 
 /* The result of a shared effect is its original's, where that still stands. */
@@ -249,7 +250,14 @@ static int original_read(struct connection *c, struct call_row *row, struct buff
 
 int row_read(struct connection *c, int64_t id, struct call_row *row, struct buffer *memory)
 {
+    int flags;
+    return row_read_flags(c, id, row, memory, &flags);
+}
+
+int row_read_flags(struct connection *c, int64_t id, struct call_row *row, struct buffer *memory, int *flags)
+{
     row->id = 0;
+    *flags = 0;
     if (!id)
         return SQLITE_OK;
     sqlite3_stmt *stmt = connection_statement(c, SQL_ROW_READ);
@@ -259,7 +267,7 @@ int row_read(struct connection *c, int64_t id, struct call_row *row, struct buff
     int rc = connection_step(stmt);
     if (rc != SQLITE_ROW)
         return rc;
-    row_decode(stmt, row, memory);
+    *flags = row_decode(stmt, row, memory);
     rc = sqlite3_reset(stmt);
     if (rc == SQLITE_OK && row->original)
         rc = original_read(c, row, memory);

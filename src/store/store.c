@@ -74,6 +74,15 @@ void store_reader_run(struct store_reader *reader, struct store_op *op)
     reader->driver->reader_run(reader, op);
 }
 
+void store_reader_run_all(struct store_reader *reader, struct store_op **ops, size_t count)
+{
+    if (count > 1 && reader->driver->reader_run_all)
+        reader->driver->reader_run_all(reader, ops, count);
+    else
+        for (size_t i = 0; i < count; i++)
+            store_reader_run(reader, ops[i]);
+}
+
 void store_reader_free(struct store_reader *reader)
 {
     if (reader)
@@ -130,8 +139,9 @@ void store_close(struct store *store)
 bool store_op_reads(const struct store_op *op)
 {
     return (op->kind == STORE_LOOKUP && !op->any_tenant) || op->kind == STORE_READ ||
-           op->kind == STORE_OPEN_CALLS || op->kind == STORE_LIST || op->kind == STORE_TASK_LIST || op->kind == STORE_TASK_READ ||
-           op->kind == STORE_TASK_COUNTS || op->kind == STORE_AUDIT_LIST || (op->kind == STORE_CLAIM && op->peek);
+           op->kind == STORE_OPEN_CALLS || op->kind == STORE_LIST || op->kind == STORE_TASK_LIST ||
+           op->kind == STORE_TASK_READ || op->kind == STORE_TASK_COUNTS || op->kind == STORE_AUDIT_LIST ||
+           (op->kind == STORE_CLAIM && op->peek);
 }
 
 void store_op_reset(struct store_op *op)

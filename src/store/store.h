@@ -245,6 +245,8 @@ void store_batch(struct store *store, struct store_op **ops, size_t count);
 struct store_reader;
 enum status store_reader_open(struct store_reader **out, struct store *store, struct buffer *error);
 void store_reader_run(struct store_reader *reader, struct store_op *op);
+/* The same of several operations, which may all see one moment: what that costs is then paid once. */
+void store_reader_run_all(struct store_reader *reader, struct store_op **ops, size_t count);
 void store_reader_free(struct store_reader *reader);
 
 /* The store's clock now, unix ms: instants of leases and lives are made from it. Follows the database's clock where it has

@@ -27,6 +27,8 @@
  * empty all the time, and a checkpoint then costs the next batch two syncs. */
 #define IDLE_MS 20
 
+#define READS_MAX 32 /* reads of one moment: the first waits for the last */
+
 enum stage { STAGE_NONE, STAGE_QUEUED, STAGE_STANDING, STAGE_LEAVING };
 
 struct reader_thread {
@@ -317,14 +319,32 @@ static void *write_loop(void *argument)
     return NULL;
 }
 
+/* Takes the reads that wait, at most READS_MAX; one whose work is not small goes alone. Under the lock. */
+static size_t take_reads(struct worker *w, struct store_op *ops[READS_MAX])
+{
+    size_t count = 0;
+    while (count < READS_MAX && !list_empty(&w->reads)) {
+        struct store_op *op = LIST_ENTRY(w->reads.next, struct store_op, link);
+        bool small = op->kind == STORE_LOOKUP || op->kind == STORE_READ || op->kind == STORE_CLAIM;
+        if (!small && count)
+            break;
+        list_remove(&op->link);
+        ops[count++] = op;
+        if (!small)
+            break;
+    }
+    return count;
+}
+
 static void *read_loop(void *argument)
 {
     struct reader_thread *r = argument;
     struct worker *w = r->worker;
+    struct store_op *ops[READS_MAX];
     pthread_mutex_lock(&w->lock);
     for (;;) {
-        struct list *l = list_pop_front(&w->reads);
-        if (!l) {
+        size_t count = take_reads(w, ops);
+        if (!count) {
             if (w->stopping)
                 break;
             w->readers_asleep++;
@@ -333,9 +353,9 @@ static void *read_loop(void *argument)
             continue;
         }
         pthread_mutex_unlock(&w->lock);
-        struct store_op *op = LIST_ENTRY(l, struct store_op, link);
-        store_reader_run(r->reader, op);
-        give_back(w, op);
+        store_reader_run_all(r->reader, ops, count);
+        for (size_t i = 0; i < count; i++)
+            give_back(w, ops[i]);
         tell_answers(w);
         pthread_mutex_lock(&w->lock);
     }

@@ -167,9 +167,9 @@ static int do_traits(sqlite3_file *file)
     return of(file)->real->pMethods->xDeviceCharacteristics(of(file)->real);
 }
 
-static int do_shm_map(sqlite3_file *file, int page, int size, int extend, void volatile **to)
+static int do_shm_map(sqlite3_file *file, int part, int size, int extend, void volatile **to)
 {
-    return of(file)->real->pMethods->xShmMap(of(file)->real, page, size, extend, to);
+    return of(file)->real->pMethods->xShmMap(of(file)->real, part, size, extend, to);
 }
 
 static int do_shm_lock(sqlite3_file *file, int offset, int n, int flags)

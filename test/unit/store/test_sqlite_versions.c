@@ -209,6 +209,10 @@ static void a_change_that_is_cut_short_is_not_there(void **state)
 {
     (void)state;
     make_file();
+    store_close(open_store(false, STATUS_OK));
+    const int64_t whole = number("PRAGMA user_version");
+    scratch_remove("version1.db");
+    make_file();
     sqlite3_auto_extension((void (*)(void))on_open);
     struct store *store = NULL;
     int cuts = 0;
@@ -219,7 +223,8 @@ static void a_change_that_is_cut_short_is_not_there(void **state)
         left = cuts++;
         if (store_open(&store, &settings, &error) != STATUS_OK) {
             left = -1;
-            assert_in_range(number("PRAGMA user_version"), 1, 3);
+            int64_t version = number("PRAGMA user_version");
+            assert_true(version == 1 || version == whole); /* all of it or nothing */
             assert_int_equal(number("SELECT count(*) FROM call"), 6);
         }
         buffer_fini(&url), buffer_fini(&error);
