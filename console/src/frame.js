@@ -3,6 +3,7 @@
 import { html, useEffect, useRef, useState } from './base.js';
 import { api, session } from './api.js';
 import { since } from './format.js';
+import { useNow } from './load.js';
 import { applyTheme, remember, remembered } from './prefs.js';
 import { isStale, live } from './sampler.js';
 import { language, languages, t } from './words.js';
@@ -38,6 +39,7 @@ function Find({ query }) {
 }
 
 function Pulse() {
+  useNow(); // an answer that does not come draws nothing anew
   const stale = isStale();
   const text = !live.at && !live.error ? t('pulse.first') : stale
     ? live.at ? t('pulse.stale', { age: since(live.at) }) : t('pulse.away') : t('pulse.live');

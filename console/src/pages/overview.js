@@ -2,6 +2,7 @@
 // Live: what happens a second, what is not clear, how long things take, and which routes are cut off.
 import { html } from '../base.js';
 import { latency, number, percent, rate, since, size, span } from '../format.js';
+import { useNow } from '../load.js';
 import { isStale, live, samples } from '../sampler.js';
 import { link } from '../router.js';
 import { t } from '../words.js';
@@ -69,12 +70,13 @@ function Refusals({ refusals }) {
 const line = (name, ink, of) => ({ name, ink, of });
 
 export function Overview() {
+  useNow();
   const { last: answer, rates, error } = live;
   const perSecond = (v) => rate(v);
   const waiting = t('plot.waiting');
   return html`<${PageHead} title=${t('nav.overview')} />
     <div class="stack">
-    ${error && answer && html`<${Notice} tone="doubt" icon="plug" title=${t('overview.stale', { age: since(live.at) })} role="status">${t('overview.stale.do')}<//>`}
+    ${answer && isStale() && html`<${Notice} tone="doubt" icon="plug" title=${t('overview.stale', { age: since(live.at) })} role="status">${t('overview.stale.do')}<//>`}
     ${error && !answer && html`<${Failure} error=${error} />`}
     ${answer && !answer.ready && html`<${Notice} tone="bad" icon="warn" title=${t('overview.not_ready')}>${t('overview.not_ready.do')}<//>`}
     ${answer ? html`<${Figures} answer=${answer} rates=${rates} />` : !error && html`<div class="card"><${Bones} lines=${3} /></div>`}

@@ -68,7 +68,7 @@ export function Facts({ rows }) {
 /** The head of a page: its name, which gets the focus when the page is opened, so that a screen reader says it. */
 export function PageHead({ title, lead, actions, children }) {
   return html`<div class="page-head"><h1 tabindex="-1" id="page-title">${title}</h1>${children}
-    ${actions && html`<div class="actions">${actions}</div>`}${lead && html`<p class="lead">${lead}</p>`}</div>`;
+    ${actions && html`<div class="actions">${actions}</div>`}${lead && html`<p class="lead"><span>${lead}</span></p>`}</div>`;
 }
 
 /** Tells a screen reader; nothing is seen. */

@@ -57,6 +57,7 @@ export default {
   'safe.yes': 'A new key is safe: nothing on this key has taken effect, and nothing can any more.',
   'safe.no': 'Do not send it under a new key: it could take effect twice.', 'safe.done': 'Do not send it under a new key: it has taken effect, and would again.',
 
+  'reason.short.attempt': 'no clear answer', 'reason.short.accepted': 'accepted, not ended', 'reason.short.person': 'by a person', 'reason.short.shared': 'another’s result',
   'proof.transaction': 'receipt in the transaction of the effect', 'proof.beside': 'receipt beside the effect', 'proof.none': 'the service keeps no receipt',
   'source.caller': 'made by the caller', 'source.gateway': 'made by the gateway',
 
