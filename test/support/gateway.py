@@ -51,6 +51,15 @@ def config(routes, **top):
     return out
 
 
+def cached():
+    """With SAMEKEY_TEST_CACHE=redis every gateway of the run has one real Redis in front of its store, and no memory before
+    it. Each store has entries of its own there."""
+    if os.environ.get("SAMEKEY_TEST_CACHE") != "redis":
+        return {}
+    from .redis import shared
+    return {"cache": shared().url, "memory_bytes_max": 0, "cache_timeout": "500ms"}
+
+
 class Gateway:
     """One gateway; its folder holds its configuration and its store, which outlive a restart."""
 
@@ -72,7 +81,7 @@ class Gateway:
 
     def write_config(self):
         top = {"listen": [f"127.0.0.1:{self.port}"], "admin": f"127.0.0.1:{self.admin_port}" if self.with_admin else "",
-               "store": self.store_url, "loops": 2, "node": "node07", **self.top}
+               "store": self.store_url, "loops": 2, "node": "node07", **cached(), **self.top}
         self.file.write_text(self.text.format(**top) if self.text else config(self.routes, **top), encoding="utf-8")
 
     def command(self):

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """A real redis-server in a folder of its own, and a client that says RESP to it and nothing cleverer."""
 
+import atexit
+import functools
 import os
 import pathlib
 import shutil
@@ -98,6 +100,14 @@ class Redis:
     def used(self):
         info = self("INFO", "memory").decode()
         return int(next(line.split(":")[1] for line in info.splitlines() if line.startswith("used_memory:")))
+
+
+@functools.cache
+def shared():
+    """One server for the whole run, for tests that only want one to be there."""
+    server = Redis()
+    atexit.register(server.close)
+    return server
 
 
 def encode(words):
