@@ -3,7 +3,7 @@
 
 The messages of that connection are numbered from 1 as they arrive, both ways together. `cut=n, way="before"`: message n is
 not passed on. `way="after"`: it is passed on, and whatever would come back is thrown away; when it went to the server, the
-server is given until `settled()` says that it has acted. Then both ends are closed. No TLS: connect with sslmode=disable."""
+server is given until `settled(type, body)` of that message says that it has acted. Then both ends are closed. No TLS: connect with sslmode=disable."""
 
 import socket
 import struct
@@ -33,6 +33,8 @@ class Cut:
                 caller.close()
                 continue
             server = socket.create_connection(("127.0.0.1", self.target))
+            for end in (caller, server):
+                end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             pair = Pair(self, caller, server, watched)
             for to_server in (True, False):
                 threading.Thread(target=pair.pump, args=(to_server,), daemon=True).start()
@@ -76,7 +78,7 @@ class Pair:
         if proxy.way == "after":
             sink.sendall(data)
             end = time.monotonic() + 5
-            while to_server and proxy.settled and not proxy.settled() and time.monotonic() < end:
+            while to_server and proxy.settled and not proxy.settled(kind, body) and time.monotonic() < end:
                 time.sleep(0.005)
         proxy.fired.set()
         raise EOFError

@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: MIT
+"""A gateway that reads the service's own receipts: `receipt = "sql …"`, in front of the services of examples/guard."""
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+import threading
+
+import psycopg2
+import pytest
+
+from guard import receipt
+from lossy import Lossy
+from support.gateway import ROOT, Gateway, post
+from support.poll import free_port, unique, until
+from support.wire import ask
+
+POLICY = {"path": ["/orders"], "key_missing": "refuse", "attempt_timeout": "2s", "deadline": "20s", "receipt_timeout": "1s"}
+
+
+class Service:
+    """A guarded service as a process."""
+
+    def __init__(self, command, url, port=None):
+        self.command, self.url, self.port = command, url, port or free_port()
+        self.start()
+
+    def start(self):
+        self.process = subprocess.Popen([*self.command, str(self.port), self.url], stderr=subprocess.DEVNULL)
+        until(self._listens, 20)
+
+    def _listens(self):
+        assert self.process.poll() is None
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", self.port)) == 0
+
+    def kill(self):
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait(10)
+
+    def close(self):
+        if self.process.poll() is None:
+            self.kill()
+
+
+PYTHON = [sys.executable, str(ROOT / "examples/guard/python/service.py")]
+
+
+@pytest.fixture
+def tables(server, name, url):
+    server.sql("CREATE TABLE orders (order_no text PRIMARY KEY, amount bigint NOT NULL)", name)
+    return url
+
+
+@pytest.fixture
+def shop(tables, tmp_path, started):
+    """The Python service behind a proxy that can lose replies, behind a gateway that reads its receipts."""
+    return Shop(tables, PYTHON, tmp_path, started, backoff_base="500ms", backoff_cap="1s")
+
+
+class Shop:
+    def __init__(self, url, command, folder, started, receipt=None, **route):
+        self.url = url
+        self.service = Service(command, url)
+        started.append(self.service)
+        self.proxy = Lossy(self.service.port)
+        started.append(self.proxy)
+        self.gateway = Gateway(folder, {"orders": {**POLICY, "upstream": [self.proxy.url],
+                                                   "receipt": receipt or f"sql {url}", **route}})
+        started.append(self.gateway)
+
+    def order(self, call_id, order=None, amount=10, timeout=30):
+        order = order or call_id.replace("c-", "o-")
+        body = json.dumps({"order": order, "amount": amount})
+        return self.gateway.send(post("/orders", call_id, f"order:{order}", body), timeout=timeout)
+
+    def begin_order(self, call_id):
+        """The same on a thread of its own; its answer, once there is one."""
+        answers = []
+        thread = threading.Thread(target=lambda: answers.append(self.order(call_id)))
+        thread.start()
+        return lambda: thread.join(40) or answers[0]
+
+    def hold(self):
+        """Keeps handlers before their COMMIT, until the connection given back is closed."""
+        blocker = psycopg2.connect(self.url)
+        blocker.cursor().execute("LOCK TABLE orders IN EXCLUSIVE MODE")
+        return blocker
+
+    def held(self):
+        waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE 'INSERT INTO orders%'"
+        return self.rows(waits)[0][0] == 1
+
+    def asked(self, call_id):
+        """What the receipt queries of a call answered."""
+        return [e["answer"] for e in list(self.gateway.log) if e.get("call_id") == call_id and e.get("event") == "receipt_asked"]
+
+    def rows(self, sql="SELECT order_no FROM orders"):
+        with psycopg2.connect(self.url) as db, db.cursor() as cursor:
+            cursor.execute(sql)
+            return cursor.fetchall()
+
+
+def test_a_reply_lost_after_commit_is_success_without_a_second_post(shop):
+    call = unique("c")
+    shop.proxy.losing = 1
+    answer = shop.order(call)
+    assert answer.status == 201
+    assert answer.json() == {"placed": call.replace("c-", "o-")}
+    assert shop.proxy.posts == 1
+    assert len(shop.rows()) == 1
+    receipt = shop.gateway.receipt(call).json()
+    assert receipt["state"] == "SUCCESS" and receipt["proof"] == "transaction"
+    assert [attempt["outcome"] for attempt in receipt["attempts"]] == ["unknown"]
+    # Again: a replay, from the gateway's own store.
+    assert shop.order(call).status == 201 and shop.proxy.posts == 1
+
+
+def test_killed_before_commit_is_sent_again_and_runs_once(shop):
+    call = unique("c")
+    blocker = shop.hold()
+    answer = shop.begin_order(call)
+    until(shop.held)
+    shop.service.kill()
+    blocker.close()
+    shop.service.start()
+    assert answer().status == 201
+    assert shop.proxy.posts >= 2
+    assert shop.rows() == [(call.replace("c-", "o-"),)]
+    assert "not_received" in shop.asked(call) and "success" not in shop.asked(call)
+
+
+def test_killed_for_good_is_fenced_where_the_effect_would_be(tables, tmp_path, started):
+    shop = Shop(tables, PYTHON, tmp_path, started)
+    call = unique("c")
+    blocker = shop.hold()
+    answer = shop.begin_order(call)
+    until(shop.held)
+    shop.service.kill()
+    blocker.close()
+    said = answer()
+    assert (said.status, said.json()["state"], said.json()["safe_new_key"]) == (409, "FAILED", True)
+    assert shop.rows() == []
+    assert receipt(tables, call)["reason"] == "fenced"
+    # A copy of the request that still travels finds the fence.
+    shop.service.start()
+    late = ask(shop.service.port, "POST", "/orders", {"X-Call-Id": call, "Idempotency-Key": "k"}, b'{"order": "late", "amount": 1}')
+    assert (late.status, late.json()) == (409, {"refused": "fenced"})
+    assert shop.rows() == []
+
+
+def test_a_transaction_that_still_runs_is_not_sent_again(shop):
+    """The attempt's time is over, the handler is not: told as running, waited for, and answered from the receipt."""
+    call = unique("c")
+    blocker = shop.hold()
+    answer = shop.begin_order(call)
+    until(lambda: "running" in shop.asked(call), 15)
+    blocker.close()
+    assert answer().status == 201 and shop.proxy.posts == 1
+    assert set(shop.asked(call)) <= {"running", "success"}
+
+
+def test_the_database_gone_is_a_failed_query_and_an_unknown_call(tables, tmp_path, started):
+    nowhere = f"sql postgres://samekey@127.0.0.1:{free_port()}/none"
+    shop = Shop(tables, PYTHON, tmp_path, started, receipt=nowhere,
+                retries=1, deadline="6s", receipt_queries=2)
+    shop.proxy.losing = 1
+    call = unique("c")
+    answer = shop.order(call)
+    assert (answer.status, answer.json()["type"]) == (504, "urn:samekey:outcome-unknown")
+    assert shop.proxy.posts == 1  # nothing is sent on a guess
+    assert set(shop.asked(call)) == {"query_failed"}
+    assert len(shop.rows()) == 1
+
+
+def test_a_database_that_does_not_answer_costs_its_time_and_no_more(tables, tmp_path, started):
+    silent = socket.create_server(("127.0.0.1", 0))  # takes connections and says nothing
+    started.append(silent)
+    shop = Shop(tables, PYTHON, tmp_path, started,
+                receipt=f"sql postgres://samekey@127.0.0.1:{silent.getsockname()[1]}/none", retries=1, deadline="6s", receipt_queries=2)
+    shop.proxy.losing = 1
+    call = unique("c")
+    assert shop.order(call).status == 504
+    assert any("in time" in e.get("why", "") for e in shop.gateway.logged(call) if e.get("event") == "receipt_asked")
+    # Nobody else waited for it.
+    assert shop.order(unique("c")).status == 201
+    assert shop.gateway.stop() == 0
