@@ -196,14 +196,18 @@ static bool of_this_origin(const struct request_head *head)
  * pointed at this address (DNS rebinding) sends that name as Host. */
 static bool of_this_machine(const struct request_head *head)
 {
-    static const char *const names[] = {"localhost", "127.0.0.1", "[::1]"};
     struct slice host = headers_get(&head->headers, "Host", NULL);
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        size_t len = strlen(names[i]);
-        if (host.len >= len && slice_is_nocase(slice_of(host.data, len), names[i]) &&
-            (host.len == len || host.data[len] == ':'))
-            return true;
-    }
+    const char *colon = host.len && host.data[0] != '[' ? memchr(host.data, ':', host.len) : NULL;
+    if (colon)
+        host.len = (size_t)(colon - host.data);
+    if (slice_is_nocase(host, "localhost"))
+        return true;
+    if (host.len && host.data[0] == '[')
+        return host.len >= 5 && memcmp(host.data, "[::1]", 5) == 0 && (host.len == 5 || host.data[5] == ':');
+    /* An address of this machine, and not a name that begins like one. */
+    for (size_t i = 0; i < host.len; i++)
+        if (!(host.data[i] >= '0' && host.data[i] <= '9') && host.data[i] != '.')
+            return false;
     return host.len > 4 && memcmp(host.data, "127.", 4) == 0;
 }
 
