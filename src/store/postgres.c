@@ -73,12 +73,23 @@ static void refuse(struct store_op **ops, size_t count, enum status status)
     }
 }
 
+/* Whether the rows of its own identities, or of its id, are told after the COMMIT. */
+static bool tells_rows(const struct store_op *op)
+{
+    if (op->status == STATUS_INVALID || op->status == STATUS_NOT_FOUND)
+        return false;
+    return op->kind == STORE_TAKE || op->kind == STORE_ATTACH || op->kind == STORE_FENCE ||
+           op->kind == STORE_TASK || op->kind == STORE_CLAIM ||
+           (op->kind == STORE_END && op->status == STATUS_CONFLICT);
+}
+
 static enum pg_fault ones_run(struct pg_link *l, struct store_op **ops, size_t count,
                               struct pg_moment *moment)
 {
     enum pg_fault fault = pg_link_ready(l);
     for (size_t i = 0; fault == PG_OK && i < count; i++)
-        if (ops[i]->kind == STORE_END)
+        if (ops[i]->kind == STORE_END || ops[i]->kind == STORE_TASK_RESOLVE ||
+            ops[i]->kind == STORE_TASK_ROUND)
             fault = pg_day_make(l, pg_day_of(ops[i]->row.result_expires_ms));
     if (fault == PG_OK)
         fault = pg_numbers_ready(l);
@@ -95,15 +106,13 @@ static enum pg_fault ones_run(struct pg_link *l, struct store_op **ops, size_t c
             pg_day_forget(l->store, pg_day_of(ops[i]->row.result_expires_ms));
     for (size_t i = 0; fault == PG_OK && i < count; i++) {
         struct store_op *op = ops[i];
-        bool tells = op->kind == STORE_TAKE || op->kind == STORE_ATTACH || op->kind == STORE_FENCE ||
-                     op->kind == STORE_TASK || op->status == STATUS_CONFLICT;
         enum status status = op->status;
         bool done = op->done;
-        if (!tells || status == STATUS_INVALID || status == STATUS_NOT_FOUND)
-            continue;
         enum pg_fault read = pg_link_ready(l);
-        if (read == PG_OK)
+        if (read == PG_OK && tells_rows(op))
             read = pg_read_run(l, op);
+        else if (read == PG_OK)
+            read = pg_task_told(l, op);
         op->done = done;
         if (op->status == STATUS_OK)
             op->status = status;
@@ -429,10 +438,11 @@ static enum status pg_secret(struct store *store, bool anew, uint8_t secret[STOR
     for (int i = 0; i < 3 && fault != PG_OK; i++) { /* twice does no harm */
         fault = pg_link_ready(l);
         if (fault == PG_OK)
-            fault = pg_run(l, PG_SQL_NONE,
-                           anew ? "UPDATE samekey_store.meta SET secret = $1 RETURNING secret"
-                                : "UPDATE samekey_store.meta SET secret = coalesce(secret, $1) RETURNING secret",
-                           &args, &result);
+            fault =
+                pg_run(l, PG_SQL_NONE,
+                       anew ? "UPDATE samekey_store.meta SET secret = $1 RETURNING secret"
+                            : "UPDATE samekey_store.meta SET secret = coalesce(secret, $1) RETURNING secret",
+                       &args, &result);
     }
     struct slice kept = fault == PG_OK && PQntuples(result) == 1 ? pg_bytes(result, 0, 0) : slice_of("", 0);
     bool good = kept.len == STORE_SECRET_BYTES;

@@ -9,6 +9,8 @@
  *   postgres_rows.c       rows out, by digests and ids
  *   postgres_many.c       what nearly all operations are (claims, attempts, renewals, endings), many in one statement
  *   postgres_one.c        the others, one after the other in one transaction
+ *   postgres_tasks.c      compensation tasks, kept requests, reversals, what people changed
+ *   postgres_list.c       pages of calls for people
  *   postgres_purge.c      lives, and what is removed at their end
  */
 #ifndef SAMEKEY_STORE_POSTGRES_H
@@ -240,6 +242,23 @@ enum pg_fault pg_one_run(struct pg_link *l, struct store_op *op, const struct pg
 /* Reads for an operation outside a transaction: LOOKUP, READ, OPEN_CALLS, a CLAIM that peeks, and what a write says of
  * the rows that stand. */
 enum pg_fault pg_read_run(struct pg_link *l, struct store_op *op);
+
+/* Ends a call inside a transaction, as STORE_END does; op->status says a conflict. */
+enum pg_fault pg_end_one(struct pg_link *l, struct store_op *op, int64_t now_ms);
+
+/* postgres_tasks.c: inside a transaction. `rows`: how many tasks were made. */
+enum pg_fault pg_task_add(struct pg_link *l, int64_t call, int64_t due_ms, enum task_cause cause, int *rows);
+/* After a final ending of the call. */
+enum pg_fault pg_task_settle(struct pg_link *l, int64_t call, enum call_state state);
+enum pg_fault pg_kept_write(struct pg_link *l, int64_t call, const struct kept_request *kept);
+enum pg_fault pg_kept_settle(struct pg_link *l, int64_t call, enum call_state state);
+/* The operations of store/tasks.h: the write, what is read after its COMMIT, and those that only read. */
+enum pg_fault pg_task_write(struct pg_link *l, struct store_op *op, int64_t now_ms);
+enum pg_fault pg_task_told(struct pg_link *l, struct store_op *op);
+enum pg_fault pg_task_read(struct pg_link *l, struct store_op *op);
+
+/* postgres_list.c: STORE_LIST. */
+enum pg_fault pg_list(struct pg_link *l, struct store_op *op);
 
 /* postgres_purge.c */
 enum pg_fault pg_purge_run(struct pg_link *l, struct store_op *op, const struct pg_moment *moment);

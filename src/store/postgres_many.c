@@ -134,12 +134,12 @@ bool pg_many_takes(const struct store_op *op)
     const unsigned running = 1u << STATE_RECEIVED | 1u << STATE_PROCESSING;
     switch (op->kind) {
     case STORE_CLAIM:
-        return !op->peek;
+        return !op->peek && !op->keep;
     case STORE_ATTEMPT:
     case STORE_RENEW:
         return true;
     case STORE_END:
-        return !op->make_task && !(op->from_states & ~running);
+        return !op->make_task && !op->drop_kept && !(op->from_states & ~running);
     default:
         return false;
     }

@@ -110,6 +110,8 @@ static enum pg_fault take(struct pg_link *l, struct store_op *op)
         struct call_row row = op->row;
         row.state = STATE_PROCESSING;
         fault = pg_claim_one(l, &row, row.has_key, &id);
+        if (fault == PG_OK && id && op->keep)
+            fault = pg_kept_write(l, id, op->keep);
         if (fault == PG_OK && !id && holder_id) /* the callId came in beside us: the slot goes back */
             fault = slot_move(l, NULL, holder_id);
     } else if (fault == PG_OK) {
@@ -232,6 +234,8 @@ static enum pg_fault fence(struct pg_link *l, struct store_op *op, int64_t now_m
                        &args, NULL);
         if (fault == PG_OK)
             fault = change_number(l, "DELETE FROM samekey_store.open_call WHERE id = $1", id);
+        if (fault == PG_OK && op->drop_kept)
+            fault = pg_kept_settle(l, id, STATE_FAILED);
     }
     row.id = id;
     if (fault == PG_OK && id)
@@ -243,25 +247,47 @@ done:
     return fault;
 }
 
-/* ---- endings from outside, and of what was UNKNOWN ---- */
-
-static enum pg_fault task_add(struct pg_link *l, int64_t id, int64_t due_ms, int *rows)
+/* An unresolved call with the operation's fingerprint, tenant and scope, but not the row `but`; 0: none. */
+static enum pg_fault suspect_find(struct pg_link *l, const struct store_op *op, int64_t but, int64_t *id)
 {
     struct pg_args args = {0};
-    (void)pg_arg_number(&args, id);
-    (void)pg_arg_number(&args, due_ms);
+    PGresult *result = NULL;
+    (void)pg_arg_bytes(&args,
+                       slice_of((const char *)op->row.fingerprint.bytes, sizeof op->row.fingerprint.bytes));
+    (void)pg_arg_bytes(&args, op->row.tenant);
+    (void)pg_arg_bytes(&args, op->row.scope);
+    (void)pg_arg_number(&args, but);
     enum pg_fault fault =
-        change(l,
-               "INSERT INTO samekey_store.compensation AS t(call, status, round, due_ms, created_ms)"
-               " VALUES($1, 0, 0, coalesce(nullif($2, 0), samekey_store.now_ms()), samekey_store.now_ms())"
-               " ON CONFLICT(call) DO UPDATE SET status = 0, round = 0, due_ms = excluded.due_ms"
-               " WHERE t.status NOT IN (0, 1) RETURNING 1",
-               &args, rows);
+        pg_run(l, PG_SQL_NONE,
+               "SELECT o.id FROM samekey_store.open_call o JOIN samekey_store.call c ON c.id = o.id WHERE "
+               "o.fingerprint = $1"
+               " AND coalesce(c.tenant, '') = $2 AND coalesce(c.scope, '') = $3 AND o.id <> $4 LIMIT 1",
+               &args, &result);
+    *id = fault == PG_OK && PQntuples(result) == 1 ? pg_number(result, 0, 0) : 0;
+    PQclear(result);
     pg_args_fini(&args);
     return fault;
 }
 
-static enum pg_fault end(struct pg_link *l, struct store_op *op, int64_t now_ms)
+/* A claim whose request is kept. */
+static enum pg_fault claim_kept(struct pg_link *l, struct store_op *op, const struct pg_moment *moment)
+{
+    int64_t id = 0, suspect = 0;
+    enum pg_fault fault = PG_OK;
+    if (op->want_suspect && op->block_suspect && op->row.has_fingerprint)
+        fault = suspect_find(l, op, 0, &suspect);
+    if (fault != PG_OK || suspect || (op->id_time_ms && op->id_time_ms < moment->refuse_before_ms))
+        return fault;
+    fault = pg_claim_one(l, &op->row, op->row.has_key, &id);
+    if (fault == PG_OK && id)
+        fault = pg_kept_write(l, id, op->keep);
+    op->done = fault == PG_OK && id;
+    return fault;
+}
+
+/* ---- endings from outside, and of what was UNKNOWN ---- */
+
+enum pg_fault pg_end_one(struct pg_link *l, struct store_op *op, int64_t now_ms)
 {
     char sql[4096];
     enum pg_statement which;
@@ -292,12 +318,13 @@ static enum pg_fault end(struct pg_link *l, struct store_op *op, int64_t now_ms)
     }
     if (state_unresolved(row->state))
         fault = open_add(l, op->id);
-    if (fault == PG_OK && op->make_task && row->state == STATE_UNKNOWN)
-        fault = task_add(l, op->id, op->task_due_ms, NULL);
-    if (fault == PG_OK && row->final && op->from_states & 1u << STATE_UNKNOWN)
-        fault = change_number(
-            l, "UPDATE samekey_store.compensation SET status = 2 WHERE call = $1 AND status IN (0, 1, 4)",
-            op->id);
+    if (fault == PG_OK && op->make_task &&
+        (row->state == STATE_UNKNOWN || op->task_cause == TASK_CAUSE_FAILED))
+        fault = pg_task_add(l, op->id, op->task_due_ms, op->task_cause, NULL);
+    else if (fault == PG_OK && row->final && op->from_states & 1u << STATE_UNKNOWN)
+        fault = pg_task_settle(l, op->id, row->state);
+    if (fault == PG_OK && row->final && op->drop_kept)
+        fault = pg_kept_settle(l, op->id, row->state);
     struct call_row ended = *row;
     ended.id = op->id;
     if (fault == PG_OK)
@@ -318,6 +345,7 @@ static enum pg_fault expire(struct pg_link *l, struct store_op *op)
     (void)pg_arg_number(&args, (int64_t)limit);
     (void)pg_arg_number(&args, REASON_LEASE_EXPIRED);
     (void)pg_arg_number(&args, op->task_due_ms);
+    (void)pg_arg_number(&args, (int64_t)op->task_cause);
     enum pg_fault fault = pg_run(
         l, PG_SQL_NONE,
         "WITH m AS MATERIALIZED (SELECT samekey_store.now_ms() AS now),"
@@ -329,10 +357,12 @@ static enum pg_fault expire(struct pg_link *l, struct store_op *op)
         " fence = c.fence + 1, updated_ms = m.now, ended_ms = m.now, lease_end_ms = 0 FROM m, late WHERE "
         "c.id = late.id"
         " RETURNING c.id, m.now),"
-        " t AS (INSERT INTO samekey_store.compensation AS t(call, status, round, due_ms, created_ms)"
-        " SELECT id, 0, 0, coalesce(nullif($3, 0), now), now FROM w ON CONFLICT(call) DO UPDATE SET status = "
-        "0, round = 0,"
-        " due_ms = excluded.due_ms WHERE t.status NOT IN (0, 1)) SELECT id FROM w ORDER BY id",
+        " t AS (INSERT INTO samekey_store.compensation AS t(call, due_ms, created_ms, updated_ms, cause)"
+        " SELECT id, coalesce(nullif($3, 0), now), now, now, $4::smallint FROM w ON CONFLICT(call) DO UPDATE "
+        "SET status = 0,"
+        " granted = t.round, due_ms = excluded.due_ms, updated_ms = excluded.updated_ms, cause = "
+        "excluded.cause, tell = 0"
+        " WHERE t.status NOT IN (0, 1, 4)) SELECT id FROM w ORDER BY id",
         &args, &result);
     for (int i = 0; fault == PG_OK && i < PQntuples(result); i++)
         op->expired[op->count++] = pg_number(result, i, 0);
@@ -356,7 +386,7 @@ static enum pg_fault task(struct pg_link *l, struct store_op *op)
         return PG_OK;
     }
     if (fault == PG_OK)
-        fault = task_add(l, op->id, op->task_due_ms, &rows);
+        fault = pg_task_add(l, op->id, op->task_due_ms, op->task_cause, &rows);
     op->done = fault == PG_OK && rows == 1;
     return fault;
 }
@@ -371,16 +401,17 @@ enum pg_fault pg_one_run(struct pg_link *l, struct store_op *op, const struct pg
     case STORE_FENCE:
         return fence(l, op, moment->now_ms);
     case STORE_END:
-        return end(l, op, moment->now_ms);
+        return pg_end_one(l, op, moment->now_ms);
     case STORE_EXPIRE:
         return expire(l, op);
     case STORE_TASK:
         return task(l, op);
     case STORE_PURGE:
         return pg_purge_run(l, op, moment);
+    case STORE_CLAIM:
+        return claim_kept(l, op, moment);
     default:
-        op->status = STATUS_INVALID;
-        return PG_OK;
+        return pg_task_write(l, op, moment->now_ms);
     }
 }
 
@@ -450,42 +481,14 @@ static enum pg_fault lookup_any(struct pg_link *l, struct store_op *op)
     return fault;
 }
 
-/* A claim that only looks. */
-static enum pg_fault suspect_of(struct pg_link *l, struct store_op *op)
-{
-    struct pg_args args = {0};
-    PGresult *result = NULL;
-    (void)pg_arg_bytes(&args,
-                       slice_of((const char *)op->row.fingerprint.bytes, sizeof op->row.fingerprint.bytes));
-    (void)pg_arg_bytes(&args, op->row.tenant);
-    (void)pg_arg_bytes(&args, op->row.scope);
-    enum pg_fault fault = pg_run(l, PG_SQL_NONE,
-                                 "SELECT o.id FROM samekey_store.open_call o JOIN samekey_store.call c ON "
-                                 "c.id = o.id WHERE o.fingerprint = $1"
-                                 " AND coalesce(c.tenant, '') = $2 AND coalesce(c.scope, '') = $3 LIMIT 1",
-                                 &args, &result);
-    int64_t id = fault == PG_OK && PQntuples(result) == 1 ? pg_number(result, 0, 0) : 0;
-    PQclear(result);
-    pg_args_fini(&args);
-    if (fault != PG_OK || !id)
-        return fault;
-    struct pg_rows found;
-    pg_rows_begin(&found);
-    pg_rows_id(&found, id);
-    fault = pg_rows_read(&found, l, false, false);
-    if (fault == PG_OK)
-        pg_rows_answer(&found, op, NULL, NULL, pg_rows_find_id(&found, id));
-    pg_rows_end(&found);
-    return fault;
-}
-
 /* The rows of the identities, or of the id, that the operation names. */
 static enum pg_fault rows_of(struct pg_link *l, struct store_op *op)
 {
-    struct pg_rows found;
-    const struct call_row *call, *holder = NULL;
+    struct pg_rows found, suspects;
+    const struct call_row *call = NULL, *holder = NULL, *suspect = NULL;
     bool by_id = op->kind == STORE_READ || op->kind == STORE_END || op->kind == STORE_TASK;
     pg_rows_begin(&found);
+    pg_rows_begin(&suspects);
     if (by_id)
         pg_rows_id(&found, op->id);
     else
@@ -493,20 +496,29 @@ static enum pg_fault rows_of(struct pg_link *l, struct store_op *op)
     if (!by_id && op->row.has_key)
         pg_rows_slot(&found, &op->row.operation_digest);
     enum pg_fault fault = pg_rows_read(&found, l, false, true);
-    if (fault == PG_OK) {
-        call = by_id ? pg_rows_find_id(&found, op->id) : pg_rows_find_call(&found, &op->row.call_digest);
-        /* A claim asks for the key that it has; others for the key that the call has. */
-        bool own = op->kind == STORE_LOOKUP || op->kind == STORE_READ || op->kind == STORE_FENCE;
-        const struct call_row *keyed = own && call ? call : &op->row;
-        if (keyed->has_key)
-            holder = pg_rows_find_slot(&found, &keyed->operation_digest);
-        if (call || holder || op->kind != STORE_CLAIM)
-            pg_rows_answer(&found, op, call, op->kind == STORE_END || op->kind == STORE_TASK ? NULL : holder,
-                           NULL);
-        if (op->kind == STORE_CLAIM && op->want_suspect && op->row.has_fingerprint && !call && !holder)
-            fault = suspect_of(l, op);
+    if (fault != PG_OK)
+        goto done;
+    call = by_id ? pg_rows_find_id(&found, op->id) : pg_rows_find_call(&found, &op->row.call_digest);
+    /* A claim asks for the key that it has; others for the key that the call has. */
+    bool own = op->kind == STORE_LOOKUP || op->kind == STORE_READ || op->kind == STORE_FENCE;
+    const struct call_row *keyed = own && call ? call : &op->row;
+    if (keyed->has_key && op->kind != STORE_END && op->kind != STORE_TASK)
+        holder = pg_rows_find_slot(&found, &keyed->operation_digest);
+    bool alone = op->done ? call != NULL : !call && !holder;
+    if (op->kind == STORE_CLAIM && op->want_suspect && op->row.has_fingerprint && alone) {
+        int64_t id;
+        fault = suspect_find(l, op, call ? call->id : 0, &id);
+        if (fault == PG_OK && id) {
+            pg_rows_id(&suspects, id);
+            fault = pg_rows_read(&suspects, l, false, false);
+            suspect = fault == PG_OK ? pg_rows_find_id(&suspects, id) : NULL;
+        }
     }
+    if (fault == PG_OK)
+        pg_rows_answer(&found, op, call, holder, suspect);
+done:
     pg_rows_end(&found);
+    pg_rows_end(&suspects);
     return fault;
 }
 
@@ -517,5 +529,10 @@ enum pg_fault pg_read_run(struct pg_link *l, struct store_op *op)
         return open_calls(l, op);
     if (op->kind == STORE_LOOKUP && op->any_tenant)
         return lookup_any(l, op);
+    if (op->kind == STORE_LIST)
+        return pg_list(l, op);
+    if (op->kind == STORE_TASK_LIST || op->kind == STORE_TASK_READ || op->kind == STORE_TASK_COUNTS ||
+        op->kind == STORE_AUDIT_LIST)
+        return pg_task_read(l, op);
     return rows_of(l, op);
 }

@@ -186,11 +186,16 @@ static enum pg_fault apply(struct step *s)
     struct pg_args args = {0};
     enum pg_fault fault = PG_OK;
     if (s->gone.items[0]) {
-        fault = pg_run(l, PG_SQL_NONE, "DELETE FROM samekey_store.compensation WHERE call = ANY($1)",
-                       &s->gone, NULL);
-        if (fault == PG_OK)
-            fault =
-                pg_run(l, PG_SQL_NONE, "DELETE FROM samekey_store.call WHERE id = ANY($1)", &s->gone, NULL);
+        static const char *const removals[] = {
+            "DELETE FROM samekey_store.compensation_round r USING samekey_store.compensation t WHERE r.task "
+            "= t.id"
+            " AND t.call = ANY($1)",
+            "DELETE FROM samekey_store.compensation WHERE call = ANY($1)",
+            "DELETE FROM samekey_store.kept WHERE call = ANY($1)",
+            "DELETE FROM samekey_store.call WHERE id = ANY($1)",
+        };
+        for (size_t i = 0; fault == PG_OK && i < sizeof removals / sizeof *removals; i++)
+            fault = pg_run(l, PG_SQL_NONE, removals[i], &s->gone, NULL);
         (void)pg_arg_number(&args, s->covers_since_ms);
         if (fault == PG_OK)
             fault = pg_run(l, PG_SQL_NONE,

@@ -34,8 +34,9 @@
     X(state)                                                                                                 \
     X(reason)                                                                                                \
     X(proof)                                                                                                 \
-    X(flags) X(final) X(result_status) X(slot) X(body_day) X(body_id) X(o_call_id) X(o_status) X(o_flags)    \
-        X(now) X(covers) X(refuse)
+    X(flags)                                                                                                 \
+    X(final) X(result_status) X(slot) X(body_day) X(body_id) X(o_call_id) X(o_status) X(o_flags) X(now)      \
+        X(covers) X(refuse)
 
 enum column {
 #define COLUMN(name) COL_##name,
