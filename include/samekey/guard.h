@@ -38,7 +38,8 @@ extern "C" {
 
 enum samekey_guard_status {
     SAMEKEY_GUARD_OK = 0,
-    SAMEKEY_GUARD_INVALID = 1,       /* an argument breaks a rule; nothing was changed and the transaction is usable */
+    SAMEKEY_GUARD_INVALID =
+        1, /* an argument breaks a rule; nothing was changed and the transaction is usable */
     SAMEKEY_GUARD_NO_MEMORY = 2,     /* nothing is known of the answer: roll back */
     SAMEKEY_GUARD_DATABASE = 3,      /* the database refused or is gone; the error says how: roll back */
     SAMEKEY_GUARD_NO_TRANSACTION = 4 /* there is no open transaction, or it is aborted; nothing was sent */
@@ -46,13 +47,14 @@ enum samekey_guard_status {
 
 /* What ..._begin() decided. */
 enum samekey_guard_verdict {
-    SAMEKEY_GUARD_RUN = 1,              /* do the work, then finish */
-    SAMEKEY_GUARD_REPLAY = 2,           /* it ended before: give the stored answer; commit, the asking call has a row */
-    SAMEKEY_GUARD_IN_PROGRESS = 3,      /* another transaction works on it, longer than wait_ms */
-    SAMEKEY_GUARD_MISMATCH = 4,         /* the callId or the key belongs to another request */
-    SAMEKEY_GUARD_FENCED = 5,           /* its caller gave it up: it can never run */
-    SAMEKEY_GUARD_EXPIRED = 6,          /* a new call on a key past its life, or older than what is remembered */
-    SAMEKEY_GUARD_RETRY_TRANSACTION = 7 /* a race was lost above READ COMMITTED: roll back, run the transaction again */
+    SAMEKEY_GUARD_RUN = 1,    /* do the work, then finish */
+    SAMEKEY_GUARD_REPLAY = 2, /* it ended before: give the stored answer; commit, the asking call has a row */
+    SAMEKEY_GUARD_IN_PROGRESS = 3, /* another transaction works on it, longer than wait_ms */
+    SAMEKEY_GUARD_MISMATCH = 4,    /* the callId or the key belongs to another request */
+    SAMEKEY_GUARD_FENCED = 5,      /* its caller gave it up: it can never run */
+    SAMEKEY_GUARD_EXPIRED = 6,     /* a new call on a key past its life, or older than what is remembered */
+    SAMEKEY_GUARD_RETRY_TRANSACTION =
+        7 /* a race was lost above READ COMMITTED: roll back, run the transaction again */
 };
 
 /* How a call stands; the numbers of samekey.h. */
@@ -66,33 +68,33 @@ enum samekey_guard_state {
 
 /* Why a function did not return SAMEKEY_GUARD_OK. The caller's own; every function accepts NULL for it. */
 struct samekey_guard_error {
-    char code[8];   /* SQLSTATE, or SQLite's extended result code in digits; "" when it is not the database's */
+    char code[8]; /* SQLSTATE, or SQLite's extended result code in digits; "" when it is not the database's */
     char text[240]; /* a sentence */
 };
 
 /* A call that arrives. Zero what you do not set. Borrowed while a function runs. */
 struct samekey_guard_call {
-    const char *call_id;     /* 1 to 128 of A-Z a-z 0-9 . _ : - */
-    const char *key;         /* idempotency key, 1 to 255 bytes of visible ASCII; NULL: guarded by its callId alone */
+    const char *call_id; /* 1 to 128 of A-Z a-z 0-9 . _ : - */
+    const char *key; /* idempotency key, 1 to 255 bytes of visible ASCII; NULL: guarded by its callId alone */
     const char *fingerprint; /* a digest of the request, at most 255 bytes; NULL: not compared */
     const char *route;       /* the key's scope, at most 255 bytes; NULL is "" */
     const char *tenant;      /* at most 255 bytes; NULL is "" */
-    int wait_ms;             /* for another transaction; 0: the default, 5000 (SQLite: the connection's busy timeout) */
+    int wait_ms; /* for another transaction; 0: the default, 5000 (SQLite: the connection's busy timeout) */
 };
 
 /* What ..._begin() answers. Free what it holds with ..._answer_clear(); zero bytes are an empty one. */
 struct samekey_guard_answer {
-    int verdict;                /* enum samekey_guard_verdict */
-    int state;                  /* REPLAY: SAMEKEY_GUARD_STATE_SUCCESS or _FAILED; else 0 */
-    int final;                  /* REPLAY: 1 */
-    int result_kept;            /* REPLAY: there is an answer: status, headers, body */
-    int status;                 /* HTTP status */
-    char *headers;              /* JSON, a list of pairs; NULL without a result */
-    void *body;                 /* body_len bytes and a NUL behind them; NULL without a result */
+    int verdict;     /* enum samekey_guard_verdict */
+    int state;       /* REPLAY: SAMEKEY_GUARD_STATE_SUCCESS or _FAILED; else 0 */
+    int final;       /* REPLAY: 1 */
+    int result_kept; /* REPLAY: there is an answer: status, headers, body */
+    int status;      /* HTTP status */
+    char *headers;   /* JSON, a list of pairs; NULL without a result */
+    void *body;      /* body_len bytes and a NUL behind them; NULL without a result */
     size_t body_len;
     char reason[32];            /* "rejected", "shared", ...; "" for none */
     char original_call_id[129]; /* REPLAY: the call whose effect it is, when another's; else "" */
-    char run[40];               /* names this beginning, for ..._commit(); "" when nothing of the call was written */
+    char run[40]; /* names this beginning, for ..._commit(); "" when nothing of the call was written */
 };
 
 /* How a call ended. */

@@ -24,7 +24,8 @@ SAMEKEY_API int samekey_guard_sqlite_install(struct sqlite3 *db, struct samekey_
  * which replaces a busy timeout for this one statement; leave it 0 with a busy handler of your own) is _IN_PROGRESS.
  * SAMEKEY_GUARD_OK with a verdict; _INVALID, _NO_MEMORY, _DATABASE, _NO_TRANSACTION. */
 SAMEKEY_API int samekey_guard_sqlite_begin(struct sqlite3 *db, const struct samekey_guard_call *call,
-                                           struct samekey_guard_answer *answer, struct samekey_guard_error *error);
+                                           struct samekey_guard_answer *answer,
+                                           struct samekey_guard_error *error);
 
 /* Ends a call that this transaction began (call_id and tenant count). _INVALID: the ending is out of form, or the call was
  * not begun here. */
@@ -37,7 +38,8 @@ SAMEKEY_API int samekey_guard_sqlite_finish(struct sqlite3 *db, const struct sam
  * `begun`. SAMEKEY_GUARD_OK with `out` filled. */
 SAMEKEY_API int samekey_guard_sqlite_commit(struct sqlite3 *db, const struct samekey_guard_call *call,
                                             const struct samekey_guard_answer *begun,
-                                            struct samekey_guard_commit *out, struct samekey_guard_error *error);
+                                            struct samekey_guard_commit *out,
+                                            struct samekey_guard_error *error);
 
 /* Looks whether the transaction that began `call` with `run` was committed. */
 SAMEKEY_API int samekey_guard_sqlite_settle(struct sqlite3 *db, const struct samekey_guard_call *call,
@@ -50,7 +52,8 @@ SAMEKEY_API int samekey_guard_sqlite_receipt(struct sqlite3 *db, const char *cal
 
 /* Gives a call up (route and key, when known, make safe_new_key true). A busy file: _DATABASE, and nothing changed. */
 SAMEKEY_API int samekey_guard_sqlite_fence(struct sqlite3 *db, const struct samekey_guard_call *call,
-                                           struct samekey_guard_receipt *out, struct samekey_guard_error *error);
+                                           struct samekey_guard_receipt *out,
+                                           struct samekey_guard_error *error);
 
 /* Writes down an event that is sent when, and only when, the open transaction commits. call_id and tenant of `call` count;
  * call_id may be NULL. headers: a JSON object, or NULL. message_id, when not NULL, gets the message's callId. */

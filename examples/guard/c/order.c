@@ -35,8 +35,8 @@ static const char *word(int committed)
 }
 
 /* One transaction. Returns an exit code, or -1: nothing of it happened, run it again. */
-static int try_once(PGconn *conn, const char *conninfo, const struct samekey_guard_call *call, const char *order,
-                    const char *amount)
+static int try_once(PGconn *conn, const char *conninfo, const struct samekey_guard_call *call,
+                    const char *order, const char *amount)
 {
     struct samekey_guard_answer answer = {0};
     struct samekey_guard_error error = {0};
