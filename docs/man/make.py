@@ -40,6 +40,9 @@ Times without a zone are placed by \\fB\\-\\-tz\\fR only. Offsets between clocks
 order. Lines that cannot be read are counted and named and are never fatal.'''),
  'reconcile':('hold receipts against business rows','''Compares receipts, business rows and optionally a provider's export, key by key. Changes nothing: corrections go into a plan,
 and a second run applies the plan at the gateway.'''),
+ 'schema':("print the guard's SQL",'''Prints the tables and functions that keep receipts inside a service's own transaction: begin, finish, receipt, fence. A
+gateway reads them with \\fBreceipt = "sql ..."\\fR in samekey.conf(5). Installing them again changes nothing and loses
+nothing; a newer version in the database is left alone.'''),
 }
 see={'diagnose':'samekey(1), samekey\\-reconcile(1), samekey\\-receipt(1)','reconcile':'samekey(1), samekey\\-diagnose(1), samekey\\-receipt(1)'}
 for cmd,(line,text) in pages.items():
