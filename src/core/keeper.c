@@ -5,9 +5,9 @@
 
 const char *keeper_verb_text(enum keeper_verb verb)
 {
-    static const char *const texts[] = {"claim",         "take",      "resume",         "replay",
-                                        "attach",        "join-call", "join-operation", "ask-holder",
-                                        "compare-again", "refuse"};
+    static const char *const texts[] = {"claim",        "take",          "resume",         "replay",
+                                        "attach",       "join-call",     "join-operation", "ask-holder",
+                                        "ask-reversal", "compare-again", "refuse"};
     return texts[verb];
 }
 
@@ -107,6 +107,20 @@ static bool known_call(const struct arrival *a, const struct rows *rows, struct 
     return false;
 }
 
+/* The effect was done, and somebody wanted it undone. Only the reversal's own SUCCESS undid it; one that failed for good
+ * has changed nothing, and until it ended nobody can say. */
+static void reversed(const struct arrival *a, struct verdict *v)
+{
+    if (!a->reversal_read)
+        v->verb = KEEPER_ASK_REVERSAL;
+    else if (a->reversal == STATE_SUCCESS)
+        refuse(v, PROBLEM_OPERATION_REVERSED);
+    else if (a->reversal == STATE_FAILED)
+        v->verb = KEEPER_ATTACH;
+    else
+        refuse(v, PROBLEM_OPERATION_IN_PROGRESS);
+}
+
 /* The key is known through another call. */
 static void known_key(const struct arrival *a, const struct rows *rows, struct verdict *v)
 {
@@ -130,7 +144,7 @@ static void known_key(const struct arrival *a, const struct rows *rows, struct v
         if (rows->now_ms >= holder->key_expires_ms)
             refuse(v, PROBLEM_KEY_EXPIRED);
         else if (holder->reversed_by.len)
-            refuse(v, PROBLEM_OPERATION_REVERSED);
+            reversed(a, v);
         else
             v->verb = KEEPER_ATTACH;
         return;

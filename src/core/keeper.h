@@ -10,7 +10,7 @@
  *                | other credential: REFUSE     | other credential: REFUSE           | suspect and block: REFUSE
  *                | other key/print:  REFUSE     | other print: REFUSE key-reused     | older than covers_since: REFUSE
  *                | fenced:           REFUSE     | past its life: REFUSE key-expired  `-> CLAIM
- *                | final:            REPLAY     | undone: REFUSE operation-reversed
+ *                | final:            REPLAY     | undone: REFUSE operation-reversed; how it went: ASK_REVERSAL
  *                | running:          JOIN       | SUCCESS:  ATTACH
  *                | UNKNOWN:          RESUME     | running:  JOIN
  *                ` FAILED, open: ---------------> UNKNOWN:  ASK_HOLDER
@@ -37,6 +37,7 @@ enum keeper_verb {
     KEEPER_JOIN_CALL, /* wait for rows->call to end */
     KEEPER_JOIN_OPERATION, /* wait for rows->holder to end */
     KEEPER_ASK_HOLDER,     /* the holder is UNKNOWN: ask its receipt, settle it, decide again; never claim */
+    KEEPER_ASK_REVERSAL,   /* the holder's effect has a reversal: read that call's state, and decide again */
     KEEPER_COMPARE_AGAIN, /* make the fingerprint under compare_version and compare_rules, and decide again */
     KEEPER_REFUSE,        /* answer `problem` */
 };
@@ -54,6 +55,8 @@ struct arrival {
     bool call_id_made;  /* by us: then it cannot be known */
     int64_t id_time_ms; /* the time inside the callId, or 0 */
     bool block_suspects;
+    bool reversal_read; /* the holder's reversal was read for this arrival: */
+    enum call_state reversal;
     bool holder_asked; /* the holder's receipt was asked for this arrival and left it UNKNOWN */
 };
 

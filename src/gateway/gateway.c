@@ -78,7 +78,7 @@ struct gateway {
     struct upkeep *upkeep;
     uv_signal_t signals[3];
     size_t signals_open;
-    struct net_timer drain_timer;
+    struct net_timer drain_timer, home_timer;
     size_t empty_threads;
     atomic_bool ready;
     atomic_int cache_links;                   /* loops whose link to the cache is up */
@@ -363,8 +363,20 @@ static void give_order(struct order *order, struct shard *shard, void (*open)(st
 static void leave_home(struct gateway *g)
 {
     net_timer_disarm(g->home->shard.loop, &g->drain_timer);
+    net_timer_disarm(g->home->shard.loop, &g->home_timer);
     net_timer_disarm(g->home->shard.loop, &g->store_timer);
     net_loop_stop(g->home->shard.loop);
+}
+
+/* Rounds of compensation at work are written down before the process leaves, within `drain`. */
+static void look_home(struct net_timer *timer)
+{
+    struct gateway *g = LIST_ENTRY(timer, struct gateway, home_timer);
+    struct shard *home = &g->home->shard;
+    if (upkeep_busy(g->upkeep) || home->runs)
+        net_timer_arm(home->loop, timer, net_loop_now(home->loop) + DRAIN_LOOK_MS, look_home);
+    else
+        leave_home(g);
 }
 
 static void on_empty(struct letter *letter)
@@ -372,7 +384,7 @@ static void on_empty(struct letter *letter)
     struct thread *t = LIST_ENTRY(letter, struct thread, empty);
     struct gateway *g = t->gateway;
     if (++g->empty_threads == g->count)
-        leave_home(g);
+        look_home(&g->home_timer);
 }
 
 static void on_drain_over(struct net_timer *timer)

@@ -7,6 +7,7 @@
 #include "gateway/metrics.h"
 
 #include "core/problem.h"
+#include "core/task.h"
 
 #include <assert.h>
 #include <pthread.h>
@@ -21,6 +22,7 @@ enum labels {
     LABELS_PROBLEM,
     LABELS_ANSWER,
     LABELS_STATE,
+    LABELS_TASK,
     LABELS_LAYER,
 };
 
@@ -89,6 +91,8 @@ static size_t label_count(enum labels labels)
         return ANSWER_COUNT;
     case LABELS_STATE:
         return STATE_COUNT;
+    case LABELS_TASK:
+        return TASK_CLOSED + 1;
     case LABELS_LAYER:
         return CACHE_LAYER_COUNT;
     default:
@@ -273,6 +277,8 @@ static const char *label_text(enum labels labels, size_t label)
         return receipt_answer_text((enum receipt_answer)label);
     case LABELS_STATE:
         return state_text((enum call_state)label);
+    case LABELS_TASK:
+        return task_status_text((enum task_status)label);
     case LABELS_LAYER:
         return layer_texts[label];
     default:
@@ -280,7 +286,7 @@ static const char *label_text(enum labels labels, size_t label)
     }
 }
 
-static const char *const label_names[] = {"", "", "outcome", "problem", "answer", "state", "layer"};
+static const char *const label_names[] = {"", "", "outcome", "problem", "answer", "state", "status", "layer"};
 
 /* The first values of two sets mean "none": no request ends so. */
 static size_t first_label(enum labels labels)

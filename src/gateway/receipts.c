@@ -8,6 +8,7 @@
 #include "core/key.h"
 #include "gateway/answer.h"
 #include "gateway/endings.h"
+#include "gateway/reversal.h"
 #include "gateway/redis.h"
 #include "gateway/visit.h"
 
@@ -472,6 +473,37 @@ static int64_t longest_tombstone(const struct setup *setup)
     return longest;
 }
 
+static void no_reversal(struct asker *a)
+{
+    answer_problem(a, PROBLEM_REVERSAL_MISSING,
+                   "the call took effect, and no reversal was kept with it (the route's `reversal`); nothing was changed",
+                   STATE_SUCCESS);
+}
+
+static struct job *change_job(struct asker *a, enum store_kind kind);
+
+/* The call took effect: what undoes it was rendered and kept at its claim. Once, however many ask. */
+static void begin_reversal(struct asker *a, const struct rows *rows)
+{
+    const struct lane *lane = lane_named(a, rows->call.route);
+    if (!lane || rows->call.reverses.len) {
+        no_reversal(a);
+        return;
+    }
+    struct job *job = change_job(a, STORE_REVERSE);
+    if (!job)
+        return;
+    if (reversal_row(&job->op.row, &rows->call, lane, a->shard, &a->arena) != STATUS_OK) {
+        job_free(job);
+        drop(a);
+        store_trouble(a, 0);
+        return;
+    }
+    job->op.id = rows->call.id;
+    job->op.from_states = 1u << STATE_SUCCESS;
+    job_submit(job);
+}
+
 static void changed(struct job *job)
 {
     struct asker *a = job->owner;
@@ -480,6 +512,8 @@ static void changed(struct job *job)
     struct shard *shard = a->shard;
     if (!a->request) {
         /* nobody listens */
+    } else if (job->op.kind == STORE_REVERSE && job->op.status == STATUS_NOT_FOUND) {
+        no_reversal(a);
     } else if (job->op.status != STATUS_OK && job->op.status != STATUS_CONFLICT) {
         store_trouble(a, 0);
     } else if (job->op.kind == STORE_FENCE) {
@@ -497,13 +531,19 @@ static void changed(struct job *job)
         } else if (row->state == STATE_UNKNOWN) {
             answer_problem(a, PROBLEM_OUTCOME_UNKNOWN,
                            "the call may have run and cannot be fenced; nothing was changed", row->state);
-        } else if (a->verb == ASK_CANCEL && row->state == STATE_SUCCESS) {
-            answer_problem(a, PROBLEM_REVERSAL_MISSING,
-                           "the call took effect, and this route has no reversal; nothing was changed",
-                           row->state);
+        } else if (a->verb == ASK_CANCEL && row->state == STATE_SUCCESS && !row->reversed_by.len) {
+            begin_reversal(a, rows);
         } else {
             answer_rows(a, rows);
         }
+    } else if (job->op.kind == STORE_REVERSE) {
+        if (job->op.done) {
+            endings_forget(shard, &a->id.call_digest);
+            log_event(shard->log, LOG_LEVEL_INFO, clock_wall_ms(), a->id.call_id, "reversal_begun",
+                      LOG_TEXT("reversed_by", row->reversed_by), LOG_TEXT("key", row->key),
+                      LOG_TEXT("route", row->route), LOG_TEXT("trace_id", row->trace_id));
+        }
+        answer_rows(a, rows);
     } else if (job->op.kind == STORE_TASK) {
         answer_problem(a, PROBLEM_REPORT_CONTRADICTS,
                        "nothing was changed; a compensation task was made of the difference", row->state);
@@ -576,6 +616,7 @@ static void do_fence(struct asker *a)
     row->credential = a->id.credential;
     row->owner = slice_text(a->shard->owner);
     read_fence_body(a, row);
+    job->op.drop_kept = true;
     int64_t now = clock_wall_ms();
     row->result_expires_ms = row->key_expires_ms = row->tombstone_expires_ms =
         deadline_add(now, longest_tombstone(a->outlets->setup));

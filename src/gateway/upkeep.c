@@ -3,17 +3,18 @@
 
 #include "base/arena.h"
 #include "core/deadline.h"
+#include "gateway/compensate.h"
 #include "gateway/gateway.h"
 #include "gateway/query.h"
 #include "gateway/settle.h"
+#include "gateway/tell.h"
 
 #include <stdlib.h>
 
 #define UPKEEP_STEP_MS      600000 /* how far ahead of the trusted clock is a step */
 #define UPKEEP_DRIFT_PARTS  1000   /* a clock may gain one part in so many */
 #define UPKEEP_TICK_MS      1000
-#define SURVEY_GAP_MS       5000 /* between two looks at the calls without an ending */
-#define SURVEY_PAGES_MAX    16   /* pages of STORE_IDS_MAX one look reads; there may be more */
+#define COUNT_GAP_MS        5000 /* between two counts of the open tasks */
 #define UPKEEP_ASKING_MAX   32   /* receipts asked at once */
 #define UPKEEP_PURGE_GAP_MS 20   /* between two batches, so that calls go first */
 #define UPKEEP_WAITING_MAX                                                                                   \
@@ -29,14 +30,11 @@ struct upkeep {
     size_t asking;
     int64_t *waiting; /* row ids to be asked about */
     size_t waiting_count, waiting_capacity;
-    /* The look at the calls without an ending. */
-    struct net_timer survey;
-    bool surveying;
-    int64_t surveyed_ms, survey_ms; /* unix ms: of the last look, of this one */
-    int64_t page[STORE_IDS_MAX];
-    size_t page_count, page_at, pages, unknown;
-    int64_t oldest_ms; /* unix ms: since when the oldest of them is UNKNOWN; INT64_MAX: none */
-    bool page_more;
+    struct compensator *compensator;
+    struct teller *teller;
+    struct net_timer count; /* of the open tasks */
+    bool counting;
+    struct task_page *page;
 };
 
 /* One left-over call that is being asked about. */
@@ -82,6 +80,7 @@ static void answered(void *owner, const struct receipt_reading *reading)
     }
     row_settle(&l->end->op.row, l->lane->s, reading, clock_wall_ms(), &l->arena);
     l->end->op.from_states = 1u << STATE_UNKNOWN;
+    l->end->op.drop_kept = true;
     job_submit(l->end);
 }
 
@@ -226,6 +225,15 @@ static void watch_clock(struct upkeep *u)
     }
 }
 
+static int64_t shortest_gap(const struct settings *settings)
+{
+    int64_t shortest = INT64_MAX;
+    for (size_t i = 0; i < settings->route_count; i++)
+        if (settings->routes[i]->round_gap_ms < shortest)
+            shortest = settings->routes[i]->round_gap_ms;
+    return shortest;
+}
+
 static void on_tick(struct net_timer *timer)
 {
     struct upkeep *u = LIST_ENTRY(timer, struct upkeep, tick);
@@ -238,7 +246,8 @@ static void on_tick(struct net_timer *timer)
         if (job) {
             job->op.limit = STORE_IDS_MAX;
             job->op.row.owner = slice_text(shard->owner);
-            job->op.task_due_ms = clock_wall_ms();
+            /* Its receipt is asked at once, below; a round, which may fence or send, leaves its caller time to repeat. */
+            job->op.task_due_ms = deadline_add(clock_wall_ms(), shortest_gap(shard_setup(shard)->settings));
             u->expiring = true;
             job_submit(job);
         }
@@ -247,107 +256,35 @@ static void on_tick(struct net_timer *timer)
     net_timer_arm(shard->loop, &u->tick, net_loop_now(shard->loop) + UPKEEP_TICK_MS, on_tick);
 }
 
-/* Whether a call that ended UNKNOWN is to be asked about between the last look and this one: `rounds` times, the gaps
- * doubling from round_gap to round_gap_max, counted from its ending. Nothing is remembered, so nothing is lost with the
- * process; a round that fell into its absence is left out. */
-static bool round_due(const struct upkeep *u, const struct call_row *row, const struct route_settings *s)
+static void on_count(struct net_timer *timer);
+
+static void counted(struct job *job)
 {
-    int64_t due = row->updated_ms, gap = s->round_gap_ms;
-    for (int64_t round = 0; round < s->rounds; round++) {
-        due = deadline_add(due, gap < s->round_gap_max_ms ? gap : s->round_gap_max_ms);
-        if (due > u->surveyed_ms && due <= u->survey_ms)
-            return true;
-        gap = deadline_add(gap, gap);
+    struct upkeep *u = job->owner;
+    struct metrics *metrics = u->shard->metrics;
+    const struct task_page *page = u->page;
+    u->counting = false;
+    if (job->op.status == STATUS_OK) {
+        int64_t oldest = page->oldest_unknown_ms ? job->op.rows.now_ms - page->oldest_unknown_ms : 0;
+        metrics_set(metrics, METRIC_unknown_calls, 0, 0, page->unknown);
+        metrics_set(metrics, METRIC_unknown_oldest, 0, 0, oldest > 0 ? oldest / 1000 : 0);
+        for (size_t i = 0; i < TASK_STATUSES; i++)
+            metrics_set(metrics, METRIC_tasks_open, 0, i, page->by_status[i]);
     }
-    return false;
-}
-
-static void on_survey(struct net_timer *timer);
-static void survey_page(struct upkeep *u, int64_t after);
-
-static void survey_over(struct upkeep *u)
-{
-    u->surveying = false;
-    u->surveyed_ms = u->survey_ms;
-    metrics_set(u->shard->metrics, METRIC_unknown_calls, 0, 0, (int64_t)u->unknown);
-    metrics_set(u->shard->metrics, METRIC_unknown_oldest, 0, 0,
-                u->oldest_ms < u->survey_ms ? (u->survey_ms - u->oldest_ms) / 1000 : 0);
+    job_free(job);
     if (!u->stopped)
-        net_timer_arm(u->shard->loop, &u->survey, net_loop_now(u->shard->loop) + SURVEY_GAP_MS, on_survey);
-    ask_next(u);
+        net_timer_arm(u->shard->loop, &u->count, net_loop_now(u->shard->loop) + COUNT_GAP_MS, on_count);
 }
 
-static void surveyed(struct job *job);
-
-static void survey_next(struct upkeep *u)
+static void on_count(struct net_timer *timer)
 {
-    struct job *job = NULL;
-    if (u->stopped) {
-        survey_over(u);
-    } else if (u->page_at < u->page_count) {
-        job = job_new(u->shard, STORE_READ, u, surveyed);
-        if (!job) {
-            survey_over(u);
-            return;
-        }
-        job->op.id = u->page[u->page_at++];
-        job_submit(job);
-    } else if (u->page_more && ++u->pages < SURVEY_PAGES_MAX) {
-        survey_page(u, u->page[u->page_count - 1]);
-    } else {
-        survey_over(u);
-    }
-}
-
-static void surveyed(struct job *job)
-{
-    struct upkeep *u = job->owner;
-    const struct call_row *row = &job->op.rows.call;
-    if (job->op.status == STATUS_OK && row->id && row->state == STATE_UNKNOWN) {
-        const struct lane *lane = lane_of(u->shard->outlets, row->route);
-        u->unknown++;
-        if (row->updated_ms < u->oldest_ms)
-            u->oldest_ms = row->updated_ms;
-        if (lane && lane->s->receipt.kind != RECEIPT_NONE && round_due(u, row, lane->s))
-            remember(u, row->id);
-    }
-    job_free(job);
-    survey_next(u);
-}
-
-static void page_read(struct job *job)
-{
-    struct upkeep *u = job->owner;
-    u->page_count = job->op.status == STATUS_OK ? job->op.count : 0;
-    u->page_more = job->op.status == STATUS_OK && job->op.more;
-    u->page_at = 0;
-    memcpy(u->page, job->op.expired, u->page_count * sizeof *u->page);
-    job_free(job);
-    survey_next(u);
-}
-
-static void survey_page(struct upkeep *u, int64_t after)
-{
-    struct job *job = job_new(u->shard, STORE_OPEN_CALLS, u, page_read);
-    if (!job) {
-        survey_over(u);
+    struct upkeep *u = LIST_ENTRY(timer, struct upkeep, count);
+    struct job *job = u->stopped || u->counting ? NULL : job_new(u->shard, STORE_TASK_COUNTS, u, counted);
+    if (!job)
         return;
-    }
-    job->op.id = after;
-    job->op.limit = STORE_IDS_MAX;
+    job->op.page = u->page;
+    u->counting = true;
     job_submit(job);
-}
-
-static void on_survey(struct net_timer *timer)
-{
-    struct upkeep *u = LIST_ENTRY(timer, struct upkeep, survey);
-    if (u->stopped || u->surveying)
-        return;
-    u->surveying = true;
-    u->survey_ms = clock_wall_ms();
-    u->pages = u->unknown = 0;
-    u->oldest_ms = INT64_MAX;
-    survey_page(u, 0);
 }
 
 static void on_purge(struct net_timer *timer);
@@ -396,8 +333,14 @@ enum status upkeep_start(struct upkeep **out, struct shard *shard)
     u->shard = shard;
     u->trusted_at_ms = clock_monotonic_ms();
     u->trusted_ms = clock_wall_ms() - u->trusted_at_ms;
-    u->surveyed_ms = clock_wall_ms();
-    net_timer_arm(shard->loop, &u->survey, net_loop_now(shard->loop), on_survey);
+    u->page = calloc(1, sizeof *u->page);
+    if (!u->page || compensator_start(&u->compensator, shard) != STATUS_OK ||
+        teller_start(&u->teller, shard) != STATUS_OK) {
+        compensator_stop(u->compensator);
+        upkeep_free(u);
+        return STATUS_NO_MEMORY;
+    }
+    net_timer_arm(shard->loop, &u->count, net_loop_now(shard->loop), on_count);
     net_timer_arm(shard->loop, &u->tick, net_loop_now(shard->loop), on_tick);
     net_timer_arm(shard->loop, &u->purge,
                   net_loop_now(shard->loop) + shard_setup(shard)->settings->purge_every_ms, on_purge);
@@ -412,13 +355,23 @@ void upkeep_stop(struct upkeep *u)
     u->stopped = true;
     net_timer_disarm(u->shard->loop, &u->tick);
     net_timer_disarm(u->shard->loop, &u->purge);
-    net_timer_disarm(u->shard->loop, &u->survey);
+    net_timer_disarm(u->shard->loop, &u->count);
+    compensator_stop(u->compensator);
+    teller_stop(u->teller);
+}
+
+size_t upkeep_busy(const struct upkeep *u)
+{
+    return u ? u->asking + compensator_busy(u->compensator) + teller_busy(u->teller) : 0;
 }
 
 void upkeep_free(struct upkeep *u)
 {
     if (!u)
         return;
+    compensator_free(u->compensator);
+    teller_free(u->teller);
+    free(u->page);
     free(u->waiting);
     free(u);
 }

@@ -225,9 +225,50 @@ static void attach(struct visit *visit, const struct rows *rows)
         return;
     job->op.row.attempt_count = 0;
     job->op.row.first_attempt_ms = 0;
+    if (!arena_copy(&visit->arena, rows->holder.reversed_by, &job->op.row.reversed_by)) {
+        job_free(job);
+        visit_drop(visit);
+        visit_store_failed(visit, STATUS_FULL);
+        return;
+    }
     job->op.expect_call_id = rows->call.id;
     job->op.expect_call_fence = rows->call.fence;
     job->op.expect_holder_id = rows->holder.id;
+    job_submit(job);
+}
+
+/* The reversal's own state decides what is told of its operation. */
+static void reversal_read(struct job *job)
+{
+    struct visit *visit = job->owner;
+    if (job->op.status != STATUS_OK) {
+        visit_store_failed(visit, job->op.status);
+    } else if (visit->request) {
+        const struct call_row *reversal = &job->op.rows.call;
+        visit->arrival.reversal_read = true;
+        /* Purged with its life over: it ended, or its task would have kept it. */
+        visit->arrival.reversal = reversal->id ? reversal->state : STATE_SUCCESS;
+        if (reversal->state == STATE_FAILED && !reversal->final)
+            visit->arrival.reversal = STATE_PROCESSING; /* it is tried again */
+        visit_ask_store(visit, true);
+    }
+    job_free(job);
+    visit_drop(visit);
+}
+
+static void ask_reversal(struct visit *visit, const struct call_row *holder)
+{
+    struct job *job = job_new(visit->shard, STORE_LOOKUP, visit_hold(visit), reversal_read);
+    struct slice call_id;
+    if (!job || !arena_copy(&visit->arena, holder->reversed_by, &call_id)) {
+        job_free(job);
+        visit_drop(visit);
+        visit_store_failed(visit, STATUS_FULL);
+        return;
+    }
+    job->op.row.tenant = visit->id.tenant;
+    job->op.row.call_id = call_id;
+    job->op.row.call_digest = digest_call(&visit->shard->print.hasher, visit->id.tenant, call_id);
     job_submit(job);
 }
 
@@ -377,6 +418,10 @@ void visit_decide(struct visit *visit, const struct rows *rows)
         break;
     case KEEPER_ASK_HOLDER:
         visit_ask_holder(visit, rows);
+        break;
+    case KEEPER_ASK_REVERSAL:
+        visit_leave_admission(visit);
+        ask_reversal(visit, &rows->holder);
         break;
     case KEEPER_REFUSE:
         visit_leave_admission(visit);

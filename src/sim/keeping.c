@@ -69,6 +69,7 @@ enum status keeping_arrive(enum kept kept, bool swapped, enum keeping_verdict *o
         *out = KEEPING_WAIT;
         return STATUS_OK;
     case KEEPER_ASK_HOLDER:
+    case KEEPER_ASK_REVERSAL:
     case KEEPER_COMPARE_AGAIN:
     case KEEPER_REFUSE:
         break;

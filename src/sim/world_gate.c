@@ -829,6 +829,9 @@ static void decide(struct visit *v, const struct rows *rows)
     case KEEPER_REFUSE:
         visit_answer_problem(v, verdict.problem);
         break;
+    case KEEPER_ASK_REVERSAL: /* nobody reverses anything here */
+        judge_break(g->world, "%s meets a reversal", call_of(g, v->call)->id);
+        break;
     case KEEPER_COMPARE_AGAIN: /* one version and one set of rules here */
         judge_break(g->world, "%s is to be compared under other rules", call_of(g, v->call)->id);
         break;

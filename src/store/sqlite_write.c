@@ -166,8 +166,11 @@ static int attach(struct sqlite_store *s, struct store_op *op)
     if (rc != SQLITE_OK || op->status != STATUS_OK)
         return rc;
     struct call_row holder = op->rows.holder;
+    struct rows found = op->rows;
+    rows_settle(&found, &op->memory);
     if (!holder_id || holder_id != op->expect_holder_id || holder_id == call_id ||
-        holder.state != STATE_SUCCESS || !call_as_expected(op, call_id))
+        holder.state != STATE_SUCCESS || !slice_equal(found.holder.reversed_by, op->row.reversed_by) ||
+        !call_as_expected(op, call_id))
         return SQLITE_OK;
     int64_t original = holder.original ? holder.original : holder.id, id = call_id;
     if (!call_id) {

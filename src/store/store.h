@@ -47,7 +47,8 @@ enum store_kind {
      * rows.call is the row as it stands now. A holder that is not the call itself must be in FAILED.
      * Otherwise nothing is written, and the rows are given. */
     STORE_TAKE,
-    /* Binds a call to another call's effect: holder expect_holder_id must be in SUCCESS. Inserts `row` (or changes
+    /* Binds a call to another call's effect: holder expect_holder_id must be in SUCCESS, and its reversed_by as row.reversed_by
+     * says, so that no reversal begins unseen. Inserts `row` (or changes
      * the call's own FAILED-not-final row expect_call_id/expect_call_fence) with state SUCCESS, final,
      * REASON_SHARED, original = the holder (or the holder's own original), and the holder's lives. `done` and
      * rows.call has the result. Otherwise nothing is written and the rows are given. */

@@ -98,8 +98,13 @@ struct scene {
     struct subject caller; /* its rules are today's: 0 */
     struct subject call, holder;
     bool holder_is_call, holder_asked, suspect, block;
-    int age; /* of the callId: 0 says nothing, 1 younger than the store's memory, 2 older */
+    int undone; /* what was read of the holder's reversal: 0 nothing, then as undone_states */
+    int age;    /* of the callId: 0 says nothing, 1 younger than the store's memory, 2 older */
 };
+
+static const enum call_state undone_states[] = {STATE_NOT_RECEIVED, STATE_PROCESSING, STATE_SUCCESS,
+                                                STATE_FAILED, STATE_UNKNOWN};
+#define UNDONE COUNT(undone_states)
 
 static const char *said(const struct verdict *v)
 {
@@ -126,6 +131,8 @@ static const char *keeper_says(const struct scene *s, struct verdict *v)
                                     : COVERS_MS - 1,
         .block_suspects = s->block,
         .holder_asked = s->holder_asked,
+        .reversal_read = s->undone > 0,
+        .reversal = undone_states[s->undone],
     };
     a.credential.bytes[0] = (uint8_t)s->caller.credential;
     struct rows rows = {.call = row_of(&s->call, 11), .now_ms = NOW_MS, .refuse_before_ms = COVERS_MS};
@@ -175,9 +182,12 @@ static const char *page_says(const struct scene *s)
         if (holder->kind != FENCE_ROW && holder->content != me->content)
             return "refuse key-reused";
         if (holder->kind == SUCCEEDED)
-            return holder->expired    ? "refuse key-expired"
-                   : holder->reversed ? "refuse operation-reversed"
-                                      : "attach";
+            return holder->expired     ? "refuse key-expired"
+                   : !holder->reversed ? "attach"
+                   : s->undone == 0    ? "ask-reversal"
+                   : s->undone == 2    ? "refuse operation-reversed"
+                   : s->undone == 3    ? "attach"
+                                       : "refuse operation-in-progress";
         if (holder->kind == RECEIVED || holder->kind == PROCESSING)
             return "join-operation";
         if (holder->kind == UNKNOWN)
@@ -246,7 +256,10 @@ static void judge_holders(struct scene *s, int64_t *count)
                     if (s->call.kind != NOBODY && s->call.rules != rules &&
                         s->holder.content != s->caller.content)
                         continue;
-                    judge(s, count);
+                    size_t undone = s->holder.reversed ? UNDONE : 1;
+                    for (s->undone = 0; (size_t)s->undone < undone; s->undone++)
+                        judge(s, count);
+                    s->undone = 0;
                 }
             }
         }
@@ -331,7 +344,11 @@ static void every_edge_of_the_diagram(void **state)
 
     struct subject old = like_me(SUCCEEDED);
     old.reversed = true;
-    edge((struct scene){.holder = old}, "refuse operation-reversed");
+    edge((struct scene){.holder = old}, "ask-reversal");
+    edge((struct scene){.holder = old, .undone = 1}, "refuse operation-in-progress");
+    edge((struct scene){.holder = old, .undone = 2}, "refuse operation-reversed");
+    edge((struct scene){.holder = old, .undone = 3}, "attach"); /* it failed: the effect stands */
+    edge((struct scene){.holder = old, .undone = 4}, "refuse operation-in-progress");
     edge((struct scene){.call = old, .holder_is_call = true}, "replay"); /* a callId keeps its ending */
     old.expired = true;
     edge((struct scene){.holder = old}, "refuse key-expired");
