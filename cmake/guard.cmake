@@ -68,6 +68,7 @@ file(GLOB tools CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/test/guard/tool_*.c ${CMAK
 foreach(source ${tools})
   get_filename_component(name ${source} NAME_WE)
   add_executable(guard_${name} EXCLUDE_FROM_ALL ${source})
+  target_compile_definitions(guard_${name} PRIVATE SAMEKEY_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
   target_link_libraries(guard_${name} PRIVATE samekey_flags samekey_guard_postgres_shared samekey_guard_sqlite_shared
                                               PkgConfig::PQ PkgConfig::SQLITE)
   add_dependencies(guard_tools guard_${name})
