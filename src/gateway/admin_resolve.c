@@ -95,7 +95,7 @@ static bool settle(struct inquiry *q, const struct verdict *verdict, int64_t tas
     job->op.work = &s->work;
     struct call_row *end = &job->op.row;
     *end = *row;
-    int64_t now = clock_wall_ms();
+    int64_t now = shard_store_now(q->admin->shard);
     if (!row_keep(end, &s->arena)) {
         job_free(job);
         arena_fini(&s->arena);

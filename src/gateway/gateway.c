@@ -528,7 +528,7 @@ static int open_store(struct gateway *g, struct buffer *error)
     if (status != STATUS_OK)
         return complain(status == STATUS_INVALID ? EXIT_CONFIGURATION : EXIT_UNAVAILABLE,
                         "the store cannot be opened", error);
-    if (g->restored && store_raise_covers_since(g->store, clock_wall_ms()) != STATUS_OK)
+    if (g->restored && store_raise_covers_since(g->store, store_clock_ms(g->store)) != STATUS_OK)
         return complain(EXIT_UNAVAILABLE, "the store cannot write down that it was restored", error);
     if (s->cache[0] && store_secret(g->store, g->cache_secret) != STATUS_OK)
         return complain(EXIT_UNAVAILABLE,

@@ -76,7 +76,7 @@ static void write_ending(struct observation *o)
     enum outcome outcome = outcome_classify(&o->evidence, &o->lane->outcome_rules);
     const struct route_settings *s = o->lane->s;
     struct call_row *row = &job->op.row;
-    int64_t now = clock_wall_ms();
+    int64_t now = shard_store_now(o->shard);
     *row = o->row;
     row->state = outcome == OUTCOME_SUCCESS                                 ? STATE_SUCCESS
                  : outcome == OUTCOME_UNKNOWN || outcome == OUTCOME_PENDING ? STATE_UNKNOWN
@@ -146,7 +146,7 @@ static bool identify(struct observation *o, struct request *request)
         .body = buffer_view(&o->body),
     };
     struct canon_fault fault;
-    int64_t window = clock_wall_ms();
+    int64_t window = shard_store_now(o->shard);
     enum problem problem = o->body.failed ? PROBLEM_BODY_TOO_LARGE : identity_read_head(&o->id, &in);
     if (!problem)
         problem = identity_read_body(&o->id, &in, window);
@@ -192,7 +192,7 @@ void observe_arrived(struct observation *o, struct request *request)
     o->arrival.scope = o->id.scope;
     o->arrival.fingerprint_version = FINGERPRINT_VERSION;
     o->arrival.fingerprint_rules = fingerprint_rules_text(&o->lane->rules);
-    int64_t now = clock_wall_ms();
+    int64_t now = shard_store_now(o->shard);
     identity_row(&o->id, o->lane, &o->arrival.fingerprint, o->shard->owner, now, now, &o->row);
     job->op.row = o->row;
     job->op.want_suspect = o->lane->s->swapped_keys != SWAPPED_KEYS_OFF && o->id.has_key;

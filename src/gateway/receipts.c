@@ -617,7 +617,7 @@ static void do_fence(struct asker *a)
     row->owner = slice_text(a->shard->owner);
     read_fence_body(a, row);
     job->op.drop_kept = true;
-    int64_t now = clock_wall_ms();
+    int64_t now = shard_store_now(a->shard);
     row->result_expires_ms = row->key_expires_ms = row->tombstone_expires_ms =
         deadline_add(now, longest_tombstone(a->outlets->setup));
     job_submit(job);

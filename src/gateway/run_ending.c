@@ -205,8 +205,8 @@ void run_end(struct run *run)
     row->maybe_ran = fx->state == STATE_UNKNOWN;
     run_encode_attempts(run);
     /* A clock that was set forward while the call ran must not end its life at once. */
-    int64_t now = run_store_now(run), wall = clock_wall_ms();
-    row_set_lives(row, run->lane->s, wall > now ? wall : now);
+    int64_t now = run_store_now(run), store = shard_store_now(run->shard);
+    row_set_lives(row, run->lane->s, store > now ? store : now);
     set_result(run);
     struct job *job = run_owner_job(run, STORE_END, ended);
     if (!job) {

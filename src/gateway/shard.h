@@ -98,6 +98,13 @@ void job_free(struct job *job);
  * larger batch for one commit. Called by the loop at the end of each turn; the context is the shard. */
 void shard_send_jobs(void *context);
 
+/* The store's clock, unix ms: every instant that is written into a row (leases, lives, windows, when a round is due) is made
+ * from it, never from this machine's clock, which another gateway need not share. */
+static inline int64_t shard_store_now(const struct shard *shard)
+{
+    return worker_clock_ms(shard->worker);
+}
+
 /* Random numbers of this shard: in [0, 1), and 64 bits. Not for secrets. */
 double shard_random(struct shard *shard);
 

@@ -78,7 +78,7 @@ static void answered(void *owner, const struct receipt_reading *reading)
         leftover_free(l); /* it stays UNKNOWN; its caller's repeat, or a round, goes on */
         return;
     }
-    row_settle(&l->end->op.row, l->lane->s, reading, clock_wall_ms(), &l->arena);
+    row_settle(&l->end->op.row, l->lane->s, reading, shard_store_now(l->upkeep->shard), &l->arena);
     l->end->op.from_states = 1u << STATE_UNKNOWN;
     l->end->op.drop_kept = true;
     job_submit(l->end);
@@ -203,12 +203,12 @@ static void gauges(struct upkeep *u)
     }
 }
 
-/* Lives are judged by the wall clock, and one that steps forward would end them all at once. A step is what moves faster
+/* Lives are judged by the store's clock, and one that steps forward would end them all at once. A step is what moves faster
  * against the monotonic clock than any drift: then purging rests until the clock is back or the process starts anew, since
  * keeping too long costs disk and forgetting too early costs a second effect. */
 static void watch_clock(struct upkeep *u)
 {
-    int64_t now = clock_monotonic_ms(), offset = clock_wall_ms() - now;
+    int64_t now = clock_monotonic_ms(), offset = shard_store_now(u->shard) - now;
     int64_t drift = (now - u->trusted_at_ms) / UPKEEP_DRIFT_PARTS;
     bool stepped = offset > u->trusted_ms + drift + UPKEEP_STEP_MS;
     if (stepped != u->stepped) {
@@ -247,7 +247,7 @@ static void on_tick(struct net_timer *timer)
             job->op.limit = STORE_IDS_MAX;
             job->op.row.owner = slice_text(shard->owner);
             /* Its receipt is asked at once, below; a round, which may fence or send, leaves its caller time to repeat. */
-            job->op.task_due_ms = deadline_add(clock_wall_ms(), shortest_gap(shard_setup(shard)->settings));
+            job->op.task_due_ms = deadline_add(shard_store_now(shard), shortest_gap(shard_setup(shard)->settings));
             u->expiring = true;
             job_submit(job);
         }
@@ -332,7 +332,7 @@ enum status upkeep_start(struct upkeep **out, struct shard *shard)
         return STATUS_NO_MEMORY;
     u->shard = shard;
     u->trusted_at_ms = clock_monotonic_ms();
-    u->trusted_ms = clock_wall_ms() - u->trusted_at_ms;
+    u->trusted_ms = shard_store_now(shard) - u->trusted_at_ms;
     u->page = calloc(1, sizeof *u->page);
     if (!u->page || compensator_start(&u->compensator, shard) != STATUS_OK ||
         teller_start(&u->teller, shard) != STATUS_OK) {

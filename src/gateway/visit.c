@@ -173,7 +173,7 @@ static void arrive(struct visit *visit)
     }
     if (!id->call_id.len) {
         char made[CALLID_BYTES_MAX + 1];
-        size_t len = callid_make(shard->ids, clock_wall_ms(), made);
+        size_t len = callid_make(shard->ids, shard_store_now(shard), made);
         if (!arena_copy(&visit->arena, slice_of(made, len), &id->call_id)) {
             visit_store_failed(visit, STATUS_FULL);
             return;
@@ -289,7 +289,7 @@ static void on_body_end(struct guest *guest)
         visit_store_failed(visit, STATUS_FULL);
         return;
     }
-    visit->window_ms = clock_wall_ms();
+    visit->window_ms = shard_store_now(visit->shard);
     bool windowed = !visit->lane->key_in_header && template_has_window(&visit->lane->key);
     if (windowed && visit->lane->call_id_in_header && visit->id.call_id.len)
         ask_window(visit);

@@ -25,7 +25,7 @@ static void holder_answered(void *owner, const struct receipt_reading *reading)
         visit_drop(visit);
         return;
     }
-    row_settle(&job->op.row, visit->lane->s, reading, clock_wall_ms(), &visit->arena);
+    row_settle(&job->op.row, visit->lane->s, reading, shard_store_now(visit->shard), &visit->arena);
     job->op.from_states = 1u << STATE_UNKNOWN;
     job->op.drop_kept = true;
     job_submit(job);

@@ -169,7 +169,7 @@ static void claim_add(struct pg_args *args, const struct call_row *row, bool slo
     const int64_t numbers[] = {
         number,
         row->fence,
-        row->lease_end_ms,
+        running ? row->lease_end_ms : 0,
         row->window_ms,
         row->first_attempt_ms,
         row->result_expires_ms,

@@ -9,7 +9,7 @@
 
 static struct list *bucket(const struct watches *w, int64_t id)
 {
-    return &w->buckets[(size_t)id & w->mask]; /* ids are consecutive: they spread by themselves */
+    return &w->buckets[(size_t)id & w->mask]; /* ids are consecutive, or end in numbers that are */
 }
 
 enum status watches_init(struct watches *w, size_t expected)
@@ -48,6 +48,32 @@ bool watches_any(const struct watches *w, int64_t id)
         if (LIST_ENTRY(l, struct store_op, link)->id == id)
             return true;
     return false;
+}
+
+size_t watches_ids(const struct watches *w, size_t *place, int64_t *ids, size_t max)
+{
+    size_t count = 0, at = *place;
+    *place = 0;
+    if (!w->count)
+        return 0;
+    for (; at <= w->mask; at++) {
+        size_t first = count;
+        for (const struct list *l = w->buckets[at].next; l != &w->buckets[at]; l = l->next) {
+            int64_t id = LIST_ENTRY(l, struct store_op, link)->id;
+            bool known = false;
+            for (size_t i = first; !known && i < count; i++)
+                known = ids[i] == id;
+            if (known)
+                continue;
+            if (count ==
+                max) { /* this bucket comes again: whole, unless it alone is more than can be asked */
+                *place = first ? at : at + 1;
+                return first ? first : count;
+            }
+            ids[count++] = id;
+        }
+    }
+    return count;
 }
 
 size_t watches_take(struct watches *w, int64_t id, struct list *to)

@@ -21,6 +21,9 @@ void watches_add(struct watches *w, struct store_op *op);
 /* Takes one out that stands. */
 void watches_remove(struct watches *w, struct store_op *op);
 bool watches_any(const struct watches *w, int64_t id);
+/* Writes up to `max` ids of rows that are watched, from *place on, a bucket at a time and no id twice in one; *place is
+ * where to go on, 0 at the end. */
+size_t watches_ids(const struct watches *w, size_t *place, int64_t *ids, size_t max);
 /* Moves all watches of a row behind `to`, in order; returns how many. */
 size_t watches_take(struct watches *w, int64_t id, struct list *to);
 /* Moves every watch behind `to`. */

@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * One lock guards the queues and the watches; it is held for moving list links and nothing else. The writer takes
+ * One lock guards the queues and the watches; it is held for moving list links and nothing else. A writer takes
  * up to batch_max operations at a time, runs them without the lock, and answers in their order.
+ *
+ * A store that takes several batches at once (store_writers()) gets as many lanes, each a queue with a writer: operations
+ * of one row, or of one callId or key, always go through the same lane, so their order stays. What is not a call's (leases,
+ * purging, tasks) has a lane to itself, since it may take its time.
  *
  *  a watch:  QUEUED -> STANDING -> LEAVING (answered)
  *               |         |           ^
@@ -9,7 +13,9 @@
  *
  * A watch is QUEUED with the writes, so that it sees what was submitted before it. When its turn comes, after the
  * batch in front of it, the writer reads the row once: ended, then it is answered; running, then it stands. If others
- * stand on the row already it is known to run, and a storm of watches on one call costs no reads.
+ * stand on the row already it is known to run, and a storm of watches on one call costs no reads. On a store that other
+ * processes write too, a row may end without anybody here knowing: then all rows that are watched are asked about together,
+ * every WATCH_POLL_MS.
  */
 #include "store/worker.h"
 
@@ -29,6 +35,10 @@
 
 #define READS_MAX 32 /* reads of one moment: the first waits for the last */
 
+#define LANES_MAX      8
+#define WATCH_POLL_MS  100
+#define WATCH_POLL_IDS 256 /* asked about in one go */
+
 enum stage { STAGE_NONE, STAGE_QUEUED, STAGE_STANDING, STAGE_LEAVING };
 
 struct reader_thread {
@@ -38,27 +48,70 @@ struct reader_thread {
     bool started;
 };
 
+/* A queue of writes with its writer. */
+struct lane {
+    struct worker *worker;
+    pthread_cond_t wake;
+    struct list writes;    /* waiting operations; under the worker's lock, as what follows */
+    struct list cancelled; /* watches to be answered STATUS_NOT_FOUND */
+    bool sleeps;
+
+    struct store_op **batch;
+    struct store_op scratch; /* reads a row that watches wait for */
+    pthread_t thread;
+    bool started;
+};
+
+/* Asks about the rows that are watched, where others write them too. */
+struct poller {
+    struct store_reader *reader;
+    pthread_cond_t wake;
+    struct store_op scratch;
+    pthread_t thread;
+    bool started;
+};
+
 struct worker {
     struct store *store;
     struct worker_settings settings;
     pthread_mutex_t lock;
-    pthread_cond_t writer_wake, reader_wake;
+    pthread_cond_t reader_wake;
 
     /* Under the lock. */
-    struct list writes, reads; /* waiting operations */
-    struct list cancelled;     /* watches to be answered STATUS_NOT_FOUND */
+    struct list reads;
     struct watches watches;
     size_t watches_count; /* queued, standing and cancelled */
-    bool writer_sleeps, stopping, writer_ended;
-    unsigned readers_asleep;
+    bool stopping;
+    unsigned readers_asleep, writing; /* writers that have not ended */
 
     atomic_size_t queued; /* operations waiting or running, watches apart */
-    struct store_op **batch;
-    pthread_t writer;
-    bool writer_started;
+    struct lane lanes[LANES_MAX];
+    unsigned lanes_count;
+    pthread_mutex_t told; /* on_batch is called by one thread at a time */
     struct reader_thread *readers;
-    struct store_op scratch; /* reads a row that watches wait for */
+    struct poller poller;
 };
+
+/* The lane of an operation: by what it is about. */
+static struct lane *lane_of(struct worker *w, const struct store_op *op)
+{
+    unsigned calls = w->lanes_count > 1 ? w->lanes_count - 1 : 1;
+    const struct digest *digest = op->row.has_key ? &op->row.operation_digest : &op->row.call_digest;
+    switch (op->kind) {
+    case STORE_ATTEMPT:
+    case STORE_RENEW:
+    case STORE_END:
+    case STORE_WATCH:
+        return &w->lanes[(uint64_t)op->id % calls];
+    case STORE_CLAIM:
+    case STORE_TAKE:
+    case STORE_ATTACH:
+    case STORE_FENCE:
+        return &w->lanes[digest->bytes[15] % calls];
+    default:
+        return &w->lanes[w->lanes_count - 1];
+    }
+}
 
 static int64_t micros_now(void)
 {
@@ -112,8 +165,10 @@ static void mark_leaving(const struct list *leaving)
         LIST_ENTRY(l, struct store_op, link)->stage = STAGE_LEAVING;
 }
 
-/* Answers the watches of a row that a batch has ended. `ending` carries a result that was not stored, or is NULL. */
-static void wake(struct worker *w, int64_t id, const struct store_op *ending)
+/* Answers the watches of a row that has ended. `ending` carries a result that was not stored, or is NULL; `reader` reads
+ * the row, or with NULL the store as a writer. */
+static void wake(struct worker *w, struct store_op *scratch, struct store_reader *reader, int64_t id,
+                 const struct store_op *ending)
 {
     struct list leaving;
     list_init(&leaving);
@@ -122,10 +177,16 @@ static void wake(struct worker *w, int64_t id, const struct store_op *ending)
     pthread_mutex_unlock(&w->lock);
     if (!any)
         return;
-    run_read(w, &w->scratch, id);
-    if (w->scratch.status == STATUS_OK && state_running(w->scratch.rows.call.state))
+    scratch->id = id;
+    if (reader)
+        store_reader_run(reader, scratch);
+    else
+        run_read(w, scratch, id);
+    if (reader && scratch->status != STATUS_OK)
+        return; /* it is asked about again */
+    if (scratch->status == STATUS_OK && scratch->rows.call.id && state_running(scratch->rows.call.state))
         return;
-    struct rows rows = w->scratch.rows;
+    struct rows rows = scratch->rows;
     if (ending && ending->answer_only && rows.call.id) {
         rows.call.has_result = rows.call.body_kept = true;
         rows.call.result_status = ending->row.result_status;
@@ -139,7 +200,7 @@ static void wake(struct worker *w, int64_t id, const struct store_op *ending)
     for (struct list *l = leaving.next; l != &leaving; l = l->next) {
         struct store_op *op = LIST_ENTRY(l, struct store_op, link);
         store_op_reset(op);
-        op->status = w->scratch.status;
+        op->status = scratch->status;
         rows_copy(&op->rows, &op->memory, &rows);
         if (op->memory.failed) {
             store_op_reset(op);
@@ -207,43 +268,47 @@ static void move_all(struct list *to, struct list *from)
         list_push_back(to, l);
 }
 
-static void run_batch(struct worker *w, size_t count)
+static void run_batch(struct lane *lane, size_t count)
 {
+    struct worker *w = lane->worker;
     int64_t began = micros_now();
     enum status worst = STATUS_OK;
-    store_batch(w->store, w->batch, count);
+    store_batch(w->store, lane->batch, count);
     int64_t micros = micros_now() - began;
     for (size_t i = 0; i < count; i++) {
-        struct store_op *op = w->batch[i];
+        struct store_op *op = lane->batch[i];
         if (op->status == STATUS_IO || op->status == STATUS_UNKNOWN || op->status == STATUS_NO_MEMORY)
             worst = op->status;
         if (!op->done)
             continue;
         if (op->kind == STORE_END)
-            wake(w, op->id, op);
+            wake(w, &lane->scratch, NULL, op->id, op);
         else if (op->kind == STORE_FENCE)
-            wake(w, op->rows.call.id, NULL);
+            wake(w, &lane->scratch, NULL, op->rows.call.id, NULL);
         else if (op->kind == STORE_TASK_ROUND || op->kind == STORE_TASK_RESOLVE)
-            wake(w, op->rows.call.id, NULL);
+            wake(w, &lane->scratch, NULL, op->rows.call.id, NULL);
         else if (op->kind == STORE_EXPIRE)
             for (size_t j = 0; j < op->count; j++)
-                wake(w, op->expired[j], NULL);
+                wake(w, &lane->scratch, NULL, op->expired[j], NULL);
     }
     /* Only now: until here their slices may be copied to watchers. */
     for (size_t i = 0; i < count; i++)
-        give_back(w, w->batch[i]);
+        give_back(w, lane->batch[i]);
     tell_answers(w);
-    if (w->settings.on_batch)
+    if (w->settings.on_batch) {
+        pthread_mutex_lock(&w->told);
         w->settings.on_batch(w->settings.context, count, micros, worst);
+        pthread_mutex_unlock(&w->told);
+    }
 }
 
 /* Takes the operations up to the first watch, or batch_max; or that watch alone. Under the lock. */
-static size_t take_batch(struct worker *w, struct store_op **watch)
+static size_t take_batch(struct lane *lane, struct store_op **watch)
 {
     size_t count = 0;
     *watch = NULL;
-    while (count < w->settings.batch_max && !list_empty(&w->writes)) {
-        struct store_op *op = LIST_ENTRY(w->writes.next, struct store_op, link);
+    while (count < lane->worker->settings.batch_max && !list_empty(&lane->writes)) {
+        struct store_op *op = LIST_ENTRY(lane->writes.next, struct store_op, link);
         if (op->kind == STORE_WATCH) {
             if (count == 0) {
                 list_remove(&op->link);
@@ -252,49 +317,57 @@ static size_t take_batch(struct worker *w, struct store_op **watch)
             break;
         }
         list_remove(&op->link);
-        w->batch[count++] = op;
+        lane->batch[count++] = op;
     }
     return count;
 }
 
-static bool writer_has_none(const struct worker *w)
+static bool lane_has_none(const struct lane *lane)
 {
-    return !w->stopping && list_empty(&w->writes) && list_empty(&w->cancelled);
+    return !lane->worker->stopping && list_empty(&lane->writes) && list_empty(&lane->cancelled);
 }
 
-/* Waits for work, under the lock; with a bound, at most IDLE_MS. */
-static void writer_sleep(struct worker *w, bool bounded)
+static struct timespec in_ms(long ms)
 {
     struct timespec until;
     clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += IDLE_MS * 1000000;
+    until.tv_nsec += ms * 1000000;
     if (until.tv_nsec >= 1000000000) {
         until.tv_nsec -= 1000000000;
         until.tv_sec++;
     }
-    w->writer_sleeps = true;
-    for (int rc = 0; rc == 0 && writer_has_none(w);)
-        rc = bounded ? pthread_cond_clockwait(&w->writer_wake, &w->lock, CLOCK_MONOTONIC, &until)
-                     : pthread_cond_wait(&w->writer_wake, &w->lock);
-    w->writer_sleeps = false;
+    return until;
+}
+
+/* Waits for work, under the lock; with a bound, at most IDLE_MS. */
+static void lane_sleep(struct lane *lane, bool bounded)
+{
+    struct worker *w = lane->worker;
+    struct timespec until = in_ms(IDLE_MS);
+    lane->sleeps = true;
+    for (int rc = 0; rc == 0 && lane_has_none(lane);)
+        rc = bounded ? pthread_cond_clockwait(&lane->wake, &w->lock, CLOCK_MONOTONIC, &until)
+                     : pthread_cond_wait(&lane->wake, &w->lock);
+    lane->sleeps = false;
 }
 
 static void *write_loop(void *argument)
 {
-    struct worker *w = argument;
+    struct lane *lane = argument;
+    struct worker *w = lane->worker;
     bool rested = false; /* the store has done its own work since the last batch */
     struct list cancelled;
     list_init(&cancelled);
     pthread_mutex_lock(&w->lock);
     for (;;) {
         struct store_op *watch;
-        move_all(&cancelled, &w->cancelled);
-        size_t count = take_batch(w, &watch);
+        move_all(&cancelled, &lane->cancelled);
+        size_t count = take_batch(lane, &watch);
         if (!count && !watch && list_empty(&cancelled)) {
             if (w->stopping)
                 break;
-            writer_sleep(w, !rested);
-            if (!rested && writer_has_none(w)) {
+            lane_sleep(lane, !rested);
+            if (!rested && lane_has_none(lane)) {
                 pthread_mutex_unlock(&w->lock);
                 store_idle(w->store);
                 pthread_mutex_lock(&w->lock);
@@ -306,16 +379,47 @@ static void *write_loop(void *argument)
         pthread_mutex_unlock(&w->lock);
         answer_cancelled(w, &cancelled);
         if (count)
-            run_batch(w, count);
+            run_batch(lane, count);
         if (watch)
             begin_watch(w, watch);
         pthread_mutex_lock(&w->lock);
     }
-    /* Stopping, and everything queued has run: whoever still waits is told. */
-    watches_take_all(&w->watches, &cancelled);
-    mark_leaving(&cancelled);
+    /* Stopping, and everything queued has run: the last writer tells whoever still waits. */
+    if (--w->writing == 0) {
+        watches_take_all(&w->watches, &cancelled);
+        mark_leaving(&cancelled);
+        for (unsigned i = 0; i < w->lanes_count; i++) /* cancelled when their writer had ended */
+            move_all(&cancelled, &w->lanes[i].cancelled);
+    }
     pthread_mutex_unlock(&w->lock);
     answer_cancelled(w, &cancelled);
+    return NULL;
+}
+
+static void *poll_loop(void *argument)
+{
+    struct worker *w = argument;
+    struct poller *p = &w->poller;
+    int64_t ids[WATCH_POLL_IDS], ended[WATCH_POLL_IDS];
+    size_t place = 0, count, ended_count = 0;
+    pthread_mutex_lock(&w->lock);
+    while (!w->stopping) {
+        struct timespec until = in_ms(WATCH_POLL_MS);
+        while (!w->stopping && pthread_cond_clockwait(&p->wake, &w->lock, CLOCK_MONOTONIC, &until) == 0)
+            ;
+        do {
+            count = w->stopping ? 0 : watches_ids(&w->watches, &place, ids, WATCH_POLL_IDS);
+            if (!count)
+                break;
+            pthread_mutex_unlock(&w->lock);
+            if (store_reader_ended(p->reader, ids, count, ended, &ended_count) != STATUS_OK)
+                ended_count = 0;
+            for (size_t i = 0; i < ended_count; i++)
+                wake(w, &p->scratch, p->reader, ended[i], NULL);
+            pthread_mutex_lock(&w->lock);
+        } while (place);
+    }
+    pthread_mutex_unlock(&w->lock);
     return NULL;
 }
 
@@ -387,7 +491,7 @@ static bool let_in(struct worker *w, struct store_op *op)
 void worker_submit_all(struct worker *w, struct list *ops)
 {
     size_t reads = 0;
-    bool wake_writer = false;
+    unsigned wake_lanes = 0; /* bit mask */
     pthread_mutex_lock(&w->lock);
     for (struct list *l = ops->next, *next; l != ops; l = next) {
         struct store_op *op = LIST_ENTRY(l, struct store_op, link);
@@ -399,16 +503,19 @@ void worker_submit_all(struct worker *w, struct list *ops)
             list_push_back(&w->reads, l);
             reads++;
         } else {
-            list_push_back(&w->writes, l);
-            wake_writer = wake_writer || w->writer_sleeps;
-            w->writer_sleeps = false; /* one wake for all that queue until it runs */
+            struct lane *lane = lane_of(w, op);
+            list_push_back(&lane->writes, l);
+            if (lane->sleeps)
+                wake_lanes |= 1u << (lane - w->lanes);
+            lane->sleeps = false; /* one wake for all that queue until it runs */
         }
     }
     if (reads > w->readers_asleep)
         reads = w->readers_asleep;
     pthread_mutex_unlock(&w->lock);
-    if (wake_writer)
-        pthread_cond_signal(&w->writer_wake);
+    for (unsigned i = 0; wake_lanes; i++, wake_lanes >>= 1)
+        if (wake_lanes & 1)
+            pthread_cond_signal(&w->lanes[i].wake);
     while (reads-- > 0)
         pthread_cond_signal(&w->reader_wake);
 }
@@ -436,13 +543,24 @@ void worker_cancel(struct worker *w, struct store_op *watch)
         else
             list_remove(&watch->link);
         watch->stage = STAGE_LEAVING;
-        list_push_back(&w->cancelled, &watch->link);
-        w->writer_sleeps = false;
-        pthread_cond_signal(&w->writer_wake);
+        struct lane *lane = lane_of(w, watch);
+        list_push_back(&lane->cancelled, &watch->link);
+        lane->sleeps = false;
+        pthread_cond_signal(&lane->wake);
     } else {
         watch->cancelled = true; /* the writer is reading its row: it will not let it stand */
     }
     pthread_mutex_unlock(&w->lock);
+}
+
+int64_t worker_clock_ms(const struct worker *w)
+{
+    return store_clock_ms(w->store);
+}
+
+bool worker_shared(const struct worker *w)
+{
+    return store_shared(w->store);
 }
 
 size_t worker_queued(const struct worker *w)
@@ -463,15 +581,25 @@ enum status worker_start(struct worker **out, struct store *store, const struct 
     w->store = store;
     w->settings = *settings;
     pthread_mutex_init(&w->lock, NULL);
-    pthread_cond_init(&w->writer_wake, NULL);
+    pthread_mutex_init(&w->told, NULL);
     pthread_cond_init(&w->reader_wake, NULL);
-    list_init(&w->writes);
+    pthread_cond_init(&w->poller.wake, NULL);
     list_init(&w->reads);
-    list_init(&w->cancelled);
-    w->scratch.kind = STORE_READ;
-    w->batch = calloc(settings->batch_max, sizeof *w->batch);
+    w->poller.scratch.kind = STORE_READ;
+    w->lanes_count = store_writers(store) < LANES_MAX ? store_writers(store) : LANES_MAX;
+    bool lanes = true;
+    for (unsigned i = 0; i < w->lanes_count; i++) {
+        struct lane *lane = &w->lanes[i];
+        lane->worker = w;
+        pthread_cond_init(&lane->wake, NULL);
+        list_init(&lane->writes);
+        list_init(&lane->cancelled);
+        lane->scratch.kind = STORE_READ;
+        lane->batch = calloc(settings->batch_max, sizeof *lane->batch);
+        lanes = lanes && lane->batch;
+    }
     w->readers = calloc(settings->readers, sizeof *w->readers);
-    if (!w->batch || !w->readers || watches_init(&w->watches, settings->watches_max) != STATUS_OK) {
+    if (!lanes || !w->readers || watches_init(&w->watches, settings->watches_max) != STATUS_OK) {
         buffer_text(error, "There is no memory for the store's threads.");
         goto done;
     }
@@ -485,9 +613,18 @@ enum status worker_start(struct worker **out, struct store *store, const struct 
         if (!r->started)
             break;
     }
-    w->writer_started =
-        w->readers[settings->readers - 1].started && pthread_create(&w->writer, NULL, write_loop, w) == 0;
-    if (w->writer_started) {
+    bool started = w->readers[settings->readers - 1].started;
+    if (started && store_shared(store)) {
+        status = store_reader_open(&w->poller.reader, store, error);
+        if (status != STATUS_OK)
+            goto done;
+        started = w->poller.started = pthread_create(&w->poller.thread, NULL, poll_loop, w) == 0;
+    }
+    w->writing = w->lanes_count;
+    for (unsigned i = 0; started && i < w->lanes_count; i++)
+        started = w->lanes[i].started =
+            pthread_create(&w->lanes[i].thread, NULL, write_loop, &w->lanes[i]) == 0;
+    if (started) {
         *out = w;
         return STATUS_OK;
     }
@@ -504,22 +641,33 @@ void worker_stop(struct worker *w)
         return;
     pthread_mutex_lock(&w->lock);
     w->stopping = true;
-    pthread_cond_broadcast(&w->writer_wake);
+    for (unsigned i = 0; i < w->lanes_count; i++)
+        pthread_cond_broadcast(&w->lanes[i].wake);
     pthread_cond_broadcast(&w->reader_wake);
+    pthread_cond_broadcast(&w->poller.wake);
     pthread_mutex_unlock(&w->lock);
-    if (w->writer_started)
-        pthread_join(w->writer, NULL);
+    for (unsigned i = 0; i < w->lanes_count; i++)
+        if (w->lanes[i].started)
+            pthread_join(w->lanes[i].thread, NULL);
     for (unsigned i = 0; w->readers && i < w->settings.readers; i++) {
         if (w->readers[i].started)
             pthread_join(w->readers[i].thread, NULL);
         store_reader_free(w->readers[i].reader);
     }
+    if (w->poller.started)
+        pthread_join(w->poller.thread, NULL);
+    store_reader_free(w->poller.reader);
+    store_op_fini(&w->poller.scratch);
+    pthread_cond_destroy(&w->poller.wake);
     watches_fini(&w->watches);
-    store_op_fini(&w->scratch);
-    free(w->batch);
+    for (unsigned i = 0; i < w->lanes_count; i++) {
+        store_op_fini(&w->lanes[i].scratch);
+        free(w->lanes[i].batch);
+        pthread_cond_destroy(&w->lanes[i].wake);
+    }
     free(w->readers);
     pthread_mutex_destroy(&w->lock);
-    pthread_cond_destroy(&w->writer_wake);
+    pthread_mutex_destroy(&w->told);
     pthread_cond_destroy(&w->reader_wake);
     free(w);
 }

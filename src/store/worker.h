@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * The store's threads: one writer that takes whatever has queued since its last commit and runs it as one
- * transaction (group commit: nothing waits for a timer), and readers for LOOKUP and READ. Loops hand over
- * operations and get them back through store_op.answered.
+ * The store's threads: a writer (of a store that takes several batches at once: several) that takes whatever has queued
+ * since its last commit and runs it as one transaction (group commit: nothing waits for a timer), and readers for LOOKUP
+ * and READ. Loops hand over operations and get them back through store_op.answered.
  *
  * Always true:
  *  (1) Every operation that worker_submit() took is answered exactly once, also at the stop.
  *  (2) The queue is bounded; a full one is STATUS_FULL at once, never a wait.
- *  (3) Watches of a row are answered after the commit that ended it, in the order they came.
+ *  (3) Watches of a row are answered after the commit that ended it, in the order they came; where another process ended
+ *      it, within about a tenth of a second.
  */
 #ifndef SAMEKEY_STORE_WORKER_H
 #define SAMEKEY_STORE_WORKER_H
@@ -21,7 +22,7 @@ struct worker_settings {
     size_t watches_max; /* watches standing */
     size_t batch_max;   /* operations in one transaction */
     unsigned readers;   /* reader threads, at least 1 */
-    /* Called on the writer thread after each batch, for metrics; may be NULL. */
+    /* Called on a writer thread after each batch, by one at a time, for metrics; may be NULL. */
     void (*on_batch)(void *context, size_t operations, int64_t micros, enum status status);
     /* Called after one or more operations were answered, on the thread that did: whoever waits for them is woken once
      * here and not in each `answered`. May be NULL. */
@@ -42,6 +43,10 @@ void worker_submit_all(struct worker *worker, struct list *ops);
  * memory must stay until then. Callable from every thread. NULL, for a worker that has stopped, is accepted: it has
  * answered every watch. */
 void worker_cancel(struct worker *worker, struct store_op *watch);
+/* The store's clock, and whether other processes write the store too: store_clock_ms(), store_shared(). Callable from every
+ * thread. */
+int64_t worker_clock_ms(const struct worker *worker);
+bool worker_shared(const struct worker *worker);
 /* Operations waiting now. */
 size_t worker_queued(const struct worker *worker);
 /* Runs what is queued, answers all (watches: STATUS_NOT_FOUND), stops the threads. NULL is accepted. */
