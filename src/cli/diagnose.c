@@ -71,7 +71,7 @@ static void print_help(FILE *out)
         column += n;
     }
     fputs("Exit: 0 clean; bit 1 findings, bit 2 lines that could not be read; 64 usage; 66 a file cannot be "
-          "read.\n",
+          "read; 74 one cannot be written.\n",
           out);
 }
 
@@ -335,9 +335,11 @@ int command_diagnose(int argc, char **argv)
         goto done;
     }
     if (status != STATUS_OK) {
-        fprintf(stderr, "samekey diagnose: %s\n",
-                status == STATUS_IO ? "a temporary file cannot be written (--tmp FOLDER names another place)"
-                                    : "not enough memory for these logs");
+        if (status == STATUS_IO)
+            spill_complain(x.gather.by_group.error ? &x.gather.by_group : &x.gather.by_call, &error);
+        else
+            buffer_text(&error, "not enough memory for these logs");
+        fprintf(stderr, "samekey diagnose: %s\n", buffer_cstring(&error));
         code = status == STATUS_IO ? EXIT_OUTPUT : EXIT_MEMORY;
         goto done;
     }

@@ -73,7 +73,7 @@ static void print_help(void)
           "  --memory SIZE      records kept in memory before temporary files are used (at most 96m)\n"
           "  --tmp FOLDER       where temporary files go ($TMPDIR, else /var/tmp)\n\n"
           "Exit: 0 they agree (or everything was applied), 1 they differ, 64 usage, 69 a side cannot be "
-          "asked.\n",
+          "asked,\n74 a file cannot be written.\n",
           stdout);
 }
 
@@ -202,6 +202,7 @@ static bool take_column(struct reconcile *r, const char *text)
 
 struct bar {
     struct timespec begin, last;
+    double share;
     bool drawn;
 };
 
@@ -218,9 +219,14 @@ static void draw(void *context, const char *what, uint64_t done, double share)
     if (since(&b->begin) < 0.5 || (b->drawn && since(&b->last) < 0.1))
         return;
     clock_gettime(CLOCK_MONOTONIC, &b->last);
-    fprintf(stderr, "\r%s: %llu, %.0f s", what, (unsigned long long)done, since(&b->begin));
+    double elapsed = since(&b->begin);
+    if (share >= 0) /* a guess that was mended moves no bar backwards */
+        share = b->share = share > b->share ? share : b->share;
+    fprintf(stderr, "\r%s: %llu, %.0f s", what, (unsigned long long)done, elapsed);
     if (share >= 0)
-        fprintf(stderr, ", %.0f %%", share * 100);
+        fprintf(stderr, ", %.0f %% of all", share * 100);
+    if (share > 0.01)
+        fprintf(stderr, ", %.0f s left", elapsed / share - elapsed);
     fputs("\033[K", stderr);
     fflush(stderr);
     b->drawn = true;
@@ -277,7 +283,7 @@ static int run_once(const struct options *o)
         code = EXIT_MEMORY;
     } else if (status != STATUS_OK) {
         fprintf(stderr, "samekey reconcile: %s\n", buffer_cstring(&r.error));
-        code = EXIT_CANNOT_ASK;
+        code = r.disk_failed ? EXIT_OUTPUT : EXIT_CANNOT_ASK;
     } else {
         if (strcmp(o->format, "json") == 0)
             reconcile_json(&r, stdout);

@@ -5,6 +5,7 @@
 #include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 /* Keys that are there more than once: this many are named. */
 #define EXAMPLES_MAX 5
@@ -137,6 +138,66 @@ enum status database_rows(struct database *db, const char *sql,
 {
     return db->sqlite ? sqlite_rows(db, sql, take, context, error)
                       : postgres_rows(db, sql, take, context, error);
+}
+
+struct counting {
+    int64_t end_ms;
+    uint64_t count;
+};
+
+static int64_t monotonic_ms(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+static int takes_too_long(void *context)
+{
+    const struct counting *counting = context;
+    return monotonic_ms() > counting->end_ms;
+}
+
+static enum status take_count(void *context, const struct row *row)
+{
+    struct counting *counting = context;
+    struct slice s = row->value[0];
+    for (size_t i = 0; i < s.len && s.data[i] >= '0' && s.data[i] <= '9'; i++)
+        counting->count = counting->count * 10 + (uint64_t)(s.data[i] - '0');
+    return STATUS_OK;
+}
+
+/* The first line of a plan: "Seq Scan on orders  (cost=0.00..22.70 rows=1270 width=36)". */
+static enum status take_plan(void *context, const struct row *row)
+{
+    struct counting *counting = context;
+    struct slice s = row->value[0];
+    const char *at = counting->count || !s.len ? NULL : memmem(s.data, s.len, " rows=", 6);
+    if (at) {
+        size_t skip = (size_t)(at - s.data) + 6;
+        struct row rest = {.columns = 1, .value = {slice_of(s.data + skip, s.len - skip)}};
+        return take_count(counting, &rest);
+    }
+    return STATUS_OK;
+}
+
+uint64_t database_rows_expected(struct database *db, const char *sql, int64_t ms_max)
+{
+    struct counting counting = {.end_ms = monotonic_ms() + ms_max};
+    struct buffer text = {0}, error = {0};
+    enum status status;
+    if (db->sqlite) {
+        buffer_format(&text, "SELECT count(*) FROM (%s)", sql);
+        sqlite3_progress_handler(db->sqlite, 10000, takes_too_long, &counting);
+        status = sqlite_rows(db, buffer_cstring(&text), take_count, &counting, &error);
+        sqlite3_progress_handler(db->sqlite, 0, NULL, NULL);
+    } else {
+        buffer_format(&text, "EXPLAIN %s", sql);
+        status = postgres_rows(db, buffer_cstring(&text), take_plan, &counting, &error);
+    }
+    buffer_fini(&text);
+    buffer_fini(&error);
+    return status == STATUS_OK ? counting.count : 0;
 }
 
 static enum status take_application(void *context, const struct row *row)

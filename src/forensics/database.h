@@ -29,6 +29,10 @@ enum status database_rows(struct database *db, const char *sql,
                           enum status (*take)(void *context, const struct row *row), void *context,
                           struct buffer *error);
 
+/* About how many rows the query will give, for a progress bar: counted by SQLite for at most `ms_max`, guessed by
+ * PostgreSQL's planner. 0: it cannot be told. */
+uint64_t database_rows_expected(struct database *db, const char *sql, int64_t ms_max);
+
 /* Whether it is the file of a samekey gateway's own receipts. */
 bool database_is_store(struct database *db);
 

@@ -266,6 +266,11 @@ uint64_t input_bytes_all(const struct input *in)
     return in->bytes_all;
 }
 
+bool input_packed(const struct input *in)
+{
+    return in->packing == PACKING_GZIP || in->packing == PACKING_ZSTD;
+}
+
 void input_close(struct input *in)
 {
     if (!in)

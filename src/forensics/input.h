@@ -35,6 +35,9 @@ const char *input_error(const struct input *in);
 uint64_t input_bytes_read(const struct input *in);
 uint64_t input_bytes_all(const struct input *in);
 
+/* Whether it is compressed; after the first line. */
+bool input_packed(const struct input *in);
+
 void input_close(struct input *in);
 
 #endif

@@ -6,6 +6,9 @@
 
 #include <stdlib.h>
 
+/* Comparing a record costs about this part of what reading it costs (measured: bench/reconcile_bench). */
+#define COMPARE_COST 0.3
+
 /* Bytes of what is listed. */
 #define LISTED_BYTES_MAX (16u << 20)
 
@@ -214,6 +217,23 @@ static int order(const void *left, const void *right)
     return c ? c : a->key.len < b->key.len ? -1 : a->key.len > b->key.len;
 }
 
+void reconcile_progress(const struct reconcile *r, const char *what, uint64_t done, double compared)
+{
+    uint64_t read = 0, expected = 0;
+    bool known = true;
+    if (!r->progress)
+        return;
+    for (int s = 0; s < SIDE_COUNT; s++) {
+        const struct side_source *x = &r->side[s];
+        read += x->read;
+        expected += x->expected > x->read ? x->expected : x->read;
+        known = known && (!x->from || x->expected || compared > 0);
+    }
+    double share =
+        expected ? ((double)read / (double)expected + compared * COMPARE_COST) / (1 + COMPARE_COST) : 1;
+    r->progress(r->progress_context, what, done, known ? share : -1);
+}
+
 enum status reconcile_run(struct reconcile *r)
 {
     /* Rows first: a row that is read has its receipt by then, in whatever order the two were written. */
@@ -221,14 +241,17 @@ enum status reconcile_run(struct reconcile *r)
     struct spill all;
     enum status status = STATUS_OK;
     spill_init(&all, r->folder, r->read_bytes);
+    for (size_t i = 0; i < SIDE_COUNT && r->progress; i++)
+        side_expect(r, sides[i]);
     for (size_t i = 0; i < SIDE_COUNT && status == STATUS_OK; i++) {
         if (!r->side[sides[i]].from)
             continue;
         status = side_read(r, sides[i], &all);
-        if (status != STATUS_OK && status != STATUS_NO_MEMORY) {
+        r->side[sides[i]].expected = r->side[sides[i]].read;
+        if (status != STATUS_OK && status != STATUS_NO_MEMORY && !all.error) {
             struct buffer error = {0};
             buffer_format(&error, "%s (%s): %s", side_name(sides[i]), r->side[sides[i]].from,
-                          r->error.len ? buffer_cstring(&r->error) : "a temporary file cannot be written");
+                          buffer_cstring(&r->error));
             buffer_fini(&r->error);
             r->error = error;
         }
@@ -237,8 +260,12 @@ enum status reconcile_run(struct reconcile *r)
     for (size_t p = 0; p < SPILL_PARTS && status == STATUS_OK; p++) {
         status = group_each(&all, p, part_bytes, NULL, compare, r);
         spill_forget(&all, p);
-        if (r->progress)
-            r->progress(r->progress_context, "comparing", r->keys, (double)(p + 1) / SPILL_PARTS);
+        reconcile_progress(r, "comparing", r->keys, (double)(p + 1) / SPILL_PARTS);
+    }
+    if (all.error) {
+        r->disk_failed = true;
+        buffer_clear(&r->error);
+        spill_complain(&all, &r->error);
     }
     spill_fini(&all);
     if (r->listed)

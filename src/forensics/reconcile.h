@@ -56,6 +56,7 @@ struct side_source {
     const char *sql;                  /* for a database; not needed for a gateway's own store */
     const char *column[COLUMN_COUNT]; /* another name for it, or NULL */
     uint64_t read, without_key, unreadable, skipped; /* skipped: too fresh to be judged */
+    uint64_t expected; /* records in all, about, for the progress; 0: not known */
     bool has[COLUMN_COUNT];
 };
 
@@ -72,6 +73,7 @@ struct reconcile {
     int64_t
         fresh_ms; /* receipts changed since this unix time are not judged: their rows may be on their way */
     FILE *plan;   /* corrections are written here as JSON lines, or NULL */
+    /* `done` records or keys of `what`; `share` of the whole run, or -1 while that cannot be told. */
     void (*progress)(void *context, const char *what, uint64_t done, double share);
     void *progress_context;
     /* results */
@@ -79,12 +81,17 @@ struct reconcile {
     struct difference *difference;
     size_t listed, capacity;
     uint64_t count[DIFFERENCE_COUNT], keys, agree, corrections;
-    struct buffer error; /* which side could not be read, and why */
+    struct buffer error; /* which side could not be read, and why; or which temporary file could not */
+    bool disk_failed;    /* it is about a temporary file */
 };
+
+/* Tells the progress, if somebody wants it. */
+void reconcile_progress(const struct reconcile *r, const char *what, uint64_t done, double compared);
 
 void reconcile_init(struct reconcile *r);
 
-/* STATUS_IO, STATUS_NOT_FOUND, STATUS_INVALID: a side cannot be read (error says which and why); STATUS_NO_MEMORY. */
+/* STATUS_IO, STATUS_NOT_FOUND, STATUS_INVALID: a side cannot be read, or with disk_failed a temporary file cannot be
+ * written (error says which and why); STATUS_NO_MEMORY. */
 enum status reconcile_run(struct reconcile *r);
 
 uint64_t reconcile_differences(const struct reconcile *r);

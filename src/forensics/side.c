@@ -9,9 +9,15 @@
 #include <errno.h>
 #include <jansson.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
 /* Rows between two looks at the progress. */
-#define PROGRESS_ROWS 50000
+#define PROGRESS_ROWS 20000
+/* Lines of a file that are looked at to guess how many there are, and how much smaller a compressed one is. */
+#define GUESS_LINES  1000
+#define GUESS_PACKED 8
+/* How long a database may count for a progress bar. */
+#define COUNT_MS 1000
 
 /* A gateway's own receipts, the states by their numbers (core/state.def). */
 #define STORE_SQL                                                                                            \
@@ -43,6 +49,7 @@ struct reading {
     enum side side;
     struct side_source *source;
     struct spill *to;
+    const struct input *in; /* of a file */
     struct buffer scratch;
     struct moment_cache cache;
     bool columns_known; /* of a query: the same for all its rows */
@@ -97,14 +104,22 @@ static enum event_kind kind_of(enum side side)
     return side == SIDE_RECEIPTS ? KIND_RECEIPT_WRITTEN : side == SIDE_ROWS ? KIND_EFFECT : KIND_ANSWERED;
 }
 
+static void tell_progress(const struct reading *x)
+{
+    uint64_t bytes = x->in ? input_bytes_read(x->in) : 0, all = x->in ? input_bytes_all(x->in) : 0;
+    if (bytes && all) /* what is to come is as long as what came */
+        x->source->expected = (uint64_t)((double)x->source->read * (double)all / (double)bytes);
+    reconcile_progress(x->r, side_name(x->side), x->source->read, 0);
+}
+
 static enum status take_values(struct reading *x, const struct slice value[COLUMN_COUNT], uint32_t line)
 {
     struct side_source *s = x->source;
     struct event e = {.us = MOMENT_NONE, .line = line, .took_ms = -1, .kind = (uint8_t)kind_of(x->side)};
     struct moment m;
     s->read++;
-    if (x->r->progress && s->read % PROGRESS_ROWS == 0)
-        x->r->progress(x->r->progress_context, side_name(x->side), s->read, -1);
+    if (s->read % PROGRESS_ROWS == 0)
+        tell_progress(x);
     if (!value[COLUMN_KEY].len) {
         s->without_key++;
         return STATUS_OK;
@@ -170,6 +185,28 @@ static enum status take_row(void *context, const struct row *row)
     return take_values(x, value, 0);
 }
 
+/* What to select of the side. False: it is no gateway's store, and nobody said. */
+static bool query_of(const struct reconcile *r, enum side side, struct database *db, struct buffer *sql)
+{
+    if (r->side[side].sql) {
+        buffer_text(sql, r->side[side].sql);
+        return true;
+    }
+    if (!database_is_store(db))
+        return false;
+    buffer_text(sql, STORE_SQL);
+    if (r->route) {
+        buffer_text(sql, " WHERE route = '");
+        for (const char *p = r->route; *p; p++) {
+            if (*p == '\'')
+                buffer_byte(sql, '\'');
+            buffer_byte(sql, *p);
+        }
+        buffer_byte(sql, '\'');
+    }
+    return true;
+}
+
 static enum status read_database(struct reading *x)
 {
     struct database *db;
@@ -177,26 +214,13 @@ static enum status read_database(struct reading *x)
     enum status status = database_open(&db, x->source->from, &x->r->error);
     if (status != STATUS_OK)
         return status;
-    if (x->source->sql) {
-        buffer_text(&sql, x->source->sql);
-    } else if (database_is_store(db)) {
-        buffer_text(&sql, STORE_SQL);
-        if (x->r->route) {
-            buffer_text(&sql, " WHERE route = '");
-            for (const char *p = x->r->route; *p; p++) {
-                if (*p == '\'')
-                    buffer_byte(&sql, '\'');
-                buffer_byte(&sql, *p);
-            }
-            buffer_byte(&sql, '\'');
-        }
+    if (query_of(x->r, x->side, db, &sql)) {
+        status = database_rows(db, buffer_cstring(&sql), take_row, x, &x->r->error);
     } else {
         buffer_format(&x->r->error, "it is no gateway's store: say with --%s-sql what to select",
                       side_name(x->side));
         status = STATUS_INVALID;
     }
-    if (status == STATUS_OK)
-        status = database_rows(db, buffer_cstring(&sql), take_row, x, &x->r->error);
     buffer_fini(&sql);
     database_close(db);
     return status;
@@ -302,6 +326,7 @@ static enum status read_lines(struct reading *x)
         buffer_text(&x->r->error, strerror(errno));
         return status;
     }
+    x->in = in;
     while (status == STATUS_OK && input_next(in, &line)) {
         number++;
         if (line.text.len == 0)
@@ -331,6 +356,7 @@ static enum status read_lines(struct reading *x)
         buffer_text(&x->r->error, input_error(in));
         status = STATUS_IO;
     }
+    x->in = NULL;
     input_close(in);
     buffer_fini(&texts);
     return status;
@@ -342,12 +368,55 @@ static bool is_database(const struct side_source *s)
     char head[16] = {0};
     if (s->sql || strstr(s->from, "://") || strncmp(s->from, "sqlite:", 7) == 0)
         return true;
-    FILE *f = strcmp(s->from, "-") == 0 ? NULL : fopen(s->from, "re");
+    struct stat file; /* what was read of a pipe would be gone */
+    bool regular = strcmp(s->from, "-") != 0 && stat(s->from, &file) == 0 && S_ISREG(file.st_mode);
+    FILE *f = regular ? fopen(s->from, "re") : NULL;
     if (!f)
         return false;
     bool is = fread(head, 1, sizeof head, f) == sizeof head && memcmp(head, "SQLite format 3", 16) == 0;
     fclose(f);
     return is;
+}
+
+/* The number of lines of a file of `size` bytes; the reading corrects it. */
+static uint64_t guess_lines(const char *path, uint64_t size)
+{
+    struct input *in;
+    struct input_line line;
+    uint64_t lines = 0, bytes = 0;
+    if (input_open(&in, path) != STATUS_OK)
+        return 0;
+    while (lines < GUESS_LINES && input_next(in, &line)) {
+        lines++;
+        bytes += line.text.len + 1;
+    }
+    if (lines == GUESS_LINES && input_packed(in))
+        lines = size * GUESS_PACKED / (bytes / lines);
+    else if (lines == GUESS_LINES)
+        lines = size / (bytes / lines);
+    input_close(in);
+    return lines;
+}
+
+void side_expect(struct reconcile *r, enum side side)
+{
+    struct side_source *source = &r->side[side];
+    struct buffer sql = {0}, error = {0};
+    struct database *db;
+    struct stat file;
+    if (!source->from)
+        return;
+    if (!is_database(source)) {
+        if (stat(source->from, &file) == 0 && S_ISREG(file.st_mode))
+            source->expected = guess_lines(source->from, (uint64_t)file.st_size);
+    } else if (database_open(&db, source->from, &error) ==
+               STATUS_OK) { /* else the reading will say what is wrong */
+        if (query_of(r, side, db, &sql))
+            source->expected = database_rows_expected(db, buffer_cstring(&sql), COUNT_MS);
+        database_close(db);
+    }
+    buffer_fini(&sql);
+    buffer_fini(&error);
 }
 
 enum status side_read(struct reconcile *r, enum side side, struct spill *to)

@@ -14,6 +14,9 @@
 /* Reads everything. STATUS_IO, STATUS_NOT_FOUND, STATUS_INVALID: r->error says why. */
 enum status side_read(struct reconcile *r, enum side side, struct spill *to);
 
+/* Sets how many records the side is expected to have, as far as that can be told without reading it. */
+void side_expect(struct reconcile *r, enum side side);
+
 /* An amount with nothing that does not count: 100.00 and +0100 are 100. Empty: it is no decimal number. scratch is
  * appended to. */
 struct slice side_amount(struct slice text, struct buffer *scratch);

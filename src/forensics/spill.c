@@ -35,14 +35,18 @@ static int temporary(const char *folder)
 
 static enum status flush(struct spill *s, struct spill_part *p)
 {
-    if (p->fd < 0 && (p->fd = temporary(s->folder)) < 0)
+    if (p->fd < 0 && (p->fd = temporary(s->folder)) < 0) {
+        s->error = errno;
         return STATUS_IO;
+    }
     for (size_t at = 0; at < p->buffer.len;) {
         ssize_t n = pwrite(p->fd, p->buffer.data + at, p->buffer.len - at, (off_t)(p->bytes + at));
         if (n < 0 && errno == EINTR)
             continue;
-        if (n <= 0)
+        if (n <= 0) {
+            s->error = n < 0 ? errno : ENOSPC;
             return STATUS_IO;
+        }
         at += (size_t)n;
     }
     p->bytes += p->buffer.len;
@@ -112,6 +116,7 @@ enum status spill_read(struct spill *s, size_t part, size_t chunk_bytes_max,
                 if (n < 0 && errno == EINTR)
                     continue;
                 if (n <= 0) {
+                    s->error = n < 0 ? errno : EIO;
                     free(chunk);
                     return STATUS_IO;
                 }
@@ -136,6 +141,12 @@ enum status spill_read(struct spill *s, size_t part, size_t chunk_bytes_max,
         at += n;
     }
     return status;
+}
+
+void spill_complain(const struct spill *s, struct buffer *out)
+{
+    buffer_format(out, "a temporary file in %s cannot be written: %s (--tmp FOLDER names another place)",
+                  s->folder, strerror(s->error));
 }
 
 void spill_forget(struct spill *s, size_t part)

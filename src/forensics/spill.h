@@ -4,6 +4,9 @@
  * memory. While everything together is small it stays in memory; beyond `bytes_max` each part goes to a temporary file
  * of its own, without a name (nothing is left behind, however the program ends).
  *
+ * Not one SQLite file: what is wanted here is records sorted once and read once. A B-tree would write each page several
+ * times to keep an order that 64 parts give for nothing, and its journal would leave a named file behind after kill -9.
+ *
  * Always true: (1) memory in use is at most bytes_max before the first spill and SPILL_PARTS x SPILL_BUFFER_BYTES after
  * it; (2) records of one part come back in the order they went in.
  */
@@ -29,6 +32,7 @@ struct spill {
     uint64_t records;
     bool spilled;
     const char *folder; /* where temporary files go; borrowed */
+    int error;          /* errno of what failed, after STATUS_IO */
 };
 
 /* folder NULL: $TMPDIR, else /var/tmp. */
@@ -40,7 +44,7 @@ static inline struct buffer *spill_at(struct spill *s, uint64_t group)
     return &s->part[group >> 58].buffer;
 }
 
-/* Accounts for the record just appended. STATUS_IO: the temporary file cannot be written (errno says why).
+/* Accounts for the record just appended. STATUS_IO: the temporary file cannot be written (s->error says why).
  * STATUS_NO_MEMORY. */
 enum status spill_wrote(struct spill *s, uint64_t group, size_t size);
 
@@ -54,6 +58,9 @@ uint64_t spill_part_bytes(const struct spill *s, size_t part);
  */
 enum status spill_read(struct spill *s, size_t part, size_t chunk_bytes_max,
                        enum status (*take)(void *context, char *records, size_t len), void *context);
+
+/* Adds "a temporary file in FOLDER cannot be written: why", for people. */
+void spill_complain(const struct spill *s, struct buffer *out);
 
 /* Frees a part's memory and file; it is then empty. */
 void spill_forget(struct spill *s, size_t part);

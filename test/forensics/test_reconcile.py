@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: MIT
 """samekey reconcile: every kind of difference planted and found, none invented, whatever the sides are made of; and
 corrections that go only through the gateway, only where one row proves them."""
+import contextlib
 import csv
 import json
 import os
 import pathlib
+import pty
 import pwd
 import random
+import re
 import signal
 import sqlite3
 import subprocess
@@ -140,6 +143,52 @@ def test_large_sides_from_disk(tmp_path):
     assert found(document) == sorted((names[what], key) for key, what in planted.items())
     assert document["keys"] == 60000 and document["agree"] == 59940
     assert list(scratch.iterdir()) == []
+
+
+def at_a_terminal(*arguments):
+    """What a person sees on stderr; stdout is not theirs."""
+    master, slave = pty.openpty()
+    process = subprocess.Popen([SAMEKEY, *map(str, arguments)], stdout=subprocess.PIPE, stderr=slave, stdin=subprocess.DEVNULL)
+    os.close(slave)
+    seen = b""
+    with contextlib.suppress(OSError):  # the terminal's end is an error on Linux
+        while piece := os.read(master, 65536):
+            seen += piece
+    os.close(master)
+    process.communicate(timeout=60)
+    return seen.decode(), process.returncode
+
+
+@pytest.mark.parametrize("receipts_from", ["csv", "pipe"])
+def test_the_progress_tells_how_long_it_takes(tmp_path, receipts_from):
+    count = 1_500_000
+    db = sqlite3.connect(tmp_path / "shop.db")
+    db.execute("CREATE TABLE orders(key TEXT)")
+    db.execute("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?) INSERT INTO orders SELECT "
+               "'order:' || i || ':create' FROM n", (count,))
+    db.commit()
+    with open(tmp_path / "a.csv", "w") as out:
+        out.write("key,state\n")
+        out.writelines(f"order:{i + 1}:create,SUCCESS\n" for i in range(count))
+    source = tmp_path / "a.csv"
+    if receipts_from == "pipe":  # nobody knows how much will come
+        source = tmp_path / "pipe"
+        os.mkfifo(source)
+        feeder = subprocess.Popen(["cp", tmp_path / "a.csv", source])
+    seen, code = at_a_terminal("reconcile", "--receipts", source, "--rows", tmp_path / "shop.db", "--rows-sql",
+                               "SELECT key FROM orders", "--memory", "8m")
+    assert code == 0
+    looks = [look for look in seen.split("\r") if " s" in look]
+    told = [re.search(r"(\d+) % of all(?:, (\d+) s left)?", look) for look in looks]
+    reading = [look for look in looks if look.startswith(("rows:", "receipts:"))]
+    assert reading, looks
+    shares = [int(t[1]) for t in told if t]
+    assert shares and shares == sorted(shares) and shares[-1] > 75, "it never goes back, and comes to the end"
+    assert all(t[2] for t in told if t and int(t[1]) > 1)
+    assert all(" left" in look for look in reading[1:]) if receipts_from == "csv" else not any(" left" in l for l in reading)
+    assert seen.endswith("\r\x1b[K"), "and goes when the report comes"
+    if receipts_from == "pipe":
+        feeder.wait(10)
 
 
 def test_what_cannot_be_asked(tmp_path):
