@@ -20,6 +20,10 @@ int command_fence(int argc, char **argv);
 /* As fence; and 0 too for a call that took effect and is being undone. */
 int command_cancel(int argc, char **argv);
 
+/* The follow-up of unclear calls, over the admin address (CONTRACT section 8). 0; 1 refused, not found, nobody answered; 64
+ * usage. */
+int command_compensations(int argc, char **argv);
+
 /* New callIds, one a line (CONTRACT section 2). 0; 64 usage; 74 result not writable. */
 int command_id(int argc, char **argv);
 

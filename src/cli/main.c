@@ -40,7 +40,7 @@ static void print_help(FILE *to)
           "       samekey --version\n\n",
           to);
     for (size_t i = 0; i < COMMAND_COUNT; i++)
-        fprintf(to, "  %-10s %s\n", COMMANDS[i].name, COMMANDS[i].sentence);
+        fprintf(to, "  %-13s %s\n", COMMANDS[i].name, COMMANDS[i].sentence);
 }
 
 static int unknown(const char *name)

@@ -10,6 +10,8 @@
 #include "base/buffer.h"
 #include "base/duration.h"
 #include "base/json_text.h"
+#include "cli/desk.h"
+#include "cli/trace.h"
 #include "core/id.h"
 #include "core/receipt.h"
 
@@ -44,6 +46,7 @@ static const char *const action_names[] = {"receipt", "fence", "cancel"};
 struct request {
     enum action action;
     const char *call_id, *at, *tenant, *tenant_header, *route, *key;
+    const char *trace, *token_file; /* of a whole trace, asked of the admin address */
     int64_t wait_ms;
     bool json, help;
     struct curl_slist *headers;
@@ -62,9 +65,15 @@ static void print_help(FILE *to, enum action action)
 {
     switch (action) {
     case ACTION_RECEIPT:
-        fputs("usage: samekey receipt CALLID --at URL [--wait 5s] [FLAGS]\n\n"
-              "Tells what became of a call.\n\n"
-              "  --wait D              let the gateway wait this long for the call to end (60s at most)\n",
+        fputs("usage: samekey receipt CALLID --at URL [--wait 5s] [FLAGS]\n"
+              "       samekey receipt --trace TRACEID [--at ADMIN] [--token-file FILE] [--tenant T] [--format F]\n\n"
+              "Tells what became of a call, or of all calls of a trace.\n\n"
+              "  --wait D              let the gateway wait this long for the call to end (60s at most)\n"
+              "  --trace ID            all calls of this trace (32 hexadecimal digits); --at is then the admin "
+              "address\n"
+              "                        (" DESK_DEFAULT "), and the tenant is a name and no header\n"
+              "  --token-file FILE     with --trace: file whose first line is the admin token (or\n"
+              "                        " DESK_TOKEN_ENV ")\n",
               to);
         break;
     case ACTION_FENCE:
@@ -115,6 +124,8 @@ static int read_flags(struct request *r, int argc, char **argv)
 {
     static const struct option options[] = {{"at", required_argument, NULL, 'a'},
                                             {"wait", required_argument, NULL, 'w'},
+                                            {"trace", required_argument, NULL, 'x'},
+                                            {"token-file", required_argument, NULL, 'F'},
                                             {"header", required_argument, NULL, 'H'},
                                             {"tenant", required_argument, NULL, 't'},
                                             {"tenant-header", required_argument, NULL, 'T'},
@@ -135,6 +146,12 @@ static int read_flags(struct request *r, int argc, char **argv)
                 return usage(r, "--wait belongs to receipt");
             if (duration_parse(slice_text(optarg), &r->wait_ms) != STATUS_OK || r->wait_ms > WAIT_MS_MAX)
                 return usage(r, "--wait takes a duration of at most 60s, such as 5s");
+            break;
+        case 'x':
+        case 'F':
+            if (r->action != ACTION_RECEIPT)
+                return usage(r, "--trace and --token-file belong to receipt");
+            *(c == 'x' ? &r->trace : &r->token_file) = optarg;
             break;
         case 'H':
             if (!strchr(optarg, ':') || strpbrk(optarg, "\r\n") || ++headers > HEADERS_MAX)
@@ -166,6 +183,12 @@ static int read_flags(struct request *r, int argc, char **argv)
             return usage(r, "what was given is not one of its flags");
         }
     }
+    if (r->trace)
+        return optind == argc && !r->headers && !r->wait_ms
+                   ? 0
+                   : usage(r, "--trace stands for a callId and takes neither --wait nor -H");
+    if (r->token_file)
+        return usage(r, "--token-file goes with --trace");
     if (optind + 1 != argc)
         return usage(r, optind == argc ? "which call? Give its callId" : "one callId at a time");
     r->call_id = argv[optind];
@@ -469,6 +492,11 @@ static int run(enum action action, int argc, char **argv)
         goto done;
     if (r.help) {
         print_help(stdout, action);
+        goto done;
+    }
+    if (r.trace) {
+        struct desk desk = {.at = r.at, .token_file = r.token_file};
+        code = trace_show(&desk, r.trace, r.tenant, r.json);
         goto done;
     }
     curl_global_init(CURL_GLOBAL_DEFAULT);
