@@ -26,6 +26,11 @@ callId; anything else says nothing about the call.'''),
  'fence':('give a call up, so that it can never run','''A call that was never received, or is stored and not yet sent, is given up: if its request still arrives, it is refused.
 A call that may be running is left as it is. Exit 0 means: it has not run and never will.'''),
  'cancel':('give a call up, or undo it where that is possible','''Works as samekey\\-fence(1). A call that took effect is undone where its route has a reversal.'''),
+ 'compensations':('list, show and settle calls whose ending is not clear','''A call that ended UNKNOWN is followed up in rounds by its gateway. What the rounds cannot settle is MANUAL: a person looks
+at the callee's own records and says how it ended. That is final, and it is kept with who said so, when and on what evidence.
+.PP
+Many tasks, after an outage, are settled in two steps: the first names them and changes nothing, the second settles exactly
+these and refuses if the filter names others meanwhile.'''),
  'id':('make callIds','''A callId names one intention to run an operation. It is made once and sent with every retry. Two are never the same,
 whatever the rate, threads and processes of a node; give containers different node names.'''),
  'simulate':('show what a policy does before production does it','''Each experiment runs in virtual time on one core and gives the same for the same flags and \\fB\\-\\-seed\\fR. world sets callers,
@@ -44,7 +49,7 @@ and a second run applies the plan at the gateway.'''),
 gateway reads them with \\fBreceipt = "sql ..."\\fR in samekey.conf(5). Installing them again changes nothing and loses
 nothing; a newer version in the database is left alone.'''),
 }
-see={'diagnose':'samekey(1), samekey\\-reconcile(1), samekey\\-receipt(1)','reconcile':'samekey(1), samekey\\-diagnose(1), samekey\\-receipt(1)'}
+see={'compensations':'samekey(1), samekey\\-gateway(1), samekey\\-receipt(1)','diagnose':'samekey(1), samekey\\-reconcile(1), samekey\\-receipt(1)','reconcile':'samekey(1), samekey\\-diagnose(1), samekey\\-receipt(1)'}
 for cmd,(line,text) in pages.items():
     usage=subprocess.run([BIN,'help',cmd],capture_output=True,text=True,check=True).stdout
     syn=[l.replace('usage: ','',1).strip() for l in usage.split('\n\n')[0].split('\n')]
