@@ -168,25 +168,3 @@ enum status cache_address_parse(struct cache_address *out, struct slice text, st
     *out = a;
     return STATUS_OK;
 }
-
-void cache_address_show(struct buffer *out, struct slice text)
-{
-    struct cache_address a;
-    struct buffer why = {0};
-    enum status status = cache_address_parse(&a, text, &why);
-    buffer_fini(&why);
-    if (status != STATUS_OK) {
-        buffer_text(out, "***");
-        return;
-    }
-    if (!a.password[0]) {
-        buffer_slice(out, text);
-        return;
-    }
-    struct slice login = {0}, rest = {0}, scheme = {0}, behind;
-    (void)split(text, '@', true, &login, &rest);
-    (void)split(login, '/', false, &scheme, &behind); /* "redis:" or "unix:", then the second slash */
-    buffer_slice(out, scheme);
-    buffer_format(out, "//%s:***@", a.user);
-    buffer_slice(out, rest);
-}

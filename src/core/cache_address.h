@@ -32,7 +32,4 @@ struct cache_address {
  * *out is as it was. */
 enum status cache_address_parse(struct cache_address *out, struct slice text, struct buffer *why);
 
-/* Adds the address as it may be shown: with *** for the password. A text that is no address is added as ***. */
-void cache_address_show(struct buffer *out, struct slice text);
-
 #endif

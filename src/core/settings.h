@@ -245,6 +245,14 @@ enum status settings_receipt_state(const struct route_settings *r, struct slice 
 void settings_value_text(struct buffer *out, const struct settings *s, const struct route_settings *route,
                          const struct setting *row);
 
+/* The same for eyes: passwords in URLs are ***, and of headers that authenticate only the names are given. */
+void settings_value_shown(struct buffer *out, const struct settings *s, const struct route_settings *route,
+                          const struct setting *row);
+
+/* Adds a text that may be or hold SCHEME://USER:PASSWORD@..., with *** for the password: what stands between the first
+ * colon behind :// and the last @. */
+void settings_url_shown(struct buffer *out, struct slice text);
+
 /* Adds the whole configuration, readable as a configuration file, with each value's origin as a comment. */
 void settings_print(struct buffer *out, const struct settings *s);
 

@@ -5,7 +5,6 @@
  */
 #include "core/settings.h"
 
-#include "core/cache_address.h"
 #include "core/settings_shape.h"
 
 /* A factor in thousandths is enough for people; the parser takes up to six digits. */
@@ -123,6 +122,54 @@ static void pad(struct buffer *out, size_t from, size_t column)
         buffer_byte(out, ' ');
 }
 
+void settings_url_shown(struct buffer *out, struct slice text)
+{
+    const char *scheme = NULL, *colon = NULL, *at = NULL;
+    for (size_t i = 0; i + 2 < text.len && !scheme; i++)
+        if (memcmp(text.data + i, "://", 3) == 0)
+            scheme = text.data + i + 3;
+    for (const char *c = scheme; c && c < text.data + text.len; c++) {
+        if (*c == ':' && !colon)
+            colon = c;
+        if (*c == '@')
+            at = c;
+    }
+    if (!colon || !at || at < colon) {
+        buffer_slice(out, text);
+        return;
+    }
+    buffer_slice(out, slice_of(text.data, (size_t)(colon - text.data) + 1));
+    buffer_text(out, "***");
+    buffer_slice(out, slice_of(at, (size_t)(text.data + text.len - at)));
+}
+
+/* The names of header lines; what authenticates us elsewhere is nobody's reading. */
+static void write_hidden(struct buffer *out, const struct text_list *lines)
+{
+    buffer_byte(out, '{');
+    for (size_t i = 0; i < lines->count; i++) {
+        struct slice name = {"", 0}, value;
+        (void)settings_header_split(slice_text(lines->items[i]), &name, &value);
+        buffer_format(out, "%s\"%.*s: (hidden)\"", i ? ", " : "", (int)name.len, name.data);
+    }
+    buffer_byte(out, '}');
+}
+
+void settings_value_shown(struct buffer *out, const struct settings *s, const struct route_settings *route,
+                          const struct setting *row)
+{
+    if (route && row == &settings_table[SETTING_ID_receipt_header]) {
+        write_hidden(out, &route->receipt_header);
+    } else if (!route && row == &settings_table[SETTING_ID_trace_header]) {
+        write_hidden(out, &s->trace_header);
+    } else {
+        struct buffer whole = {0};
+        settings_value_text(&whole, s, route, row);
+        settings_url_shown(out, buffer_view(&whole));
+        buffer_fini(&whole);
+    }
+}
+
 static void print_row(struct buffer *out, const struct settings *s, const struct route_settings *route,
                       const struct setting *row)
 {
@@ -131,23 +178,7 @@ static void print_row(struct buffer *out, const struct settings *s, const struct
     buffer_format(out, "%s%s", route ? "    " : "", row->name);
     pad(out, start, NAME_COLUMN);
     buffer_text(out, " = ");
-    if (route && row == &settings_table[SETTING_ID_receipt_header] && route->receipt_header.count) {
-        /* What authenticates us to the upstream is nobody's reading. */
-        buffer_byte(out, '{');
-        for (size_t i = 0; i < route->receipt_header.count; i++) {
-            struct slice name = {"", 0}, value;
-            (void)settings_header_split(slice_text(route->receipt_header.items[i]), &name, &value);
-            buffer_format(out, "%s\"%.*s: (hidden)\"", i ? ", " : "", (int)name.len, name.data);
-        }
-        buffer_byte(out, '}');
-    } else if (row == &settings_table[SETTING_ID_cache] && s->cache[0]) {
-        struct buffer shown = {0}; /* without its password */
-        cache_address_show(&shown, slice_text(s->cache));
-        write_quoted(out, buffer_view(&shown));
-        buffer_fini(&shown);
-    } else {
-        settings_value_text(out, s, route, row);
-    }
+    settings_value_shown(out, s, route, row);
     pad(out, start, ORIGIN_COLUMN);
     buffer_text(out, " # ");
     write_origin(out, s, origins[row - settings_table]);

@@ -4,6 +4,7 @@
 #include "gateway/admin_parts.h"
 #include "gateway/answer.h"
 #include "gateway/console.h"
+#include "gateway/endings.h"
 #include "gateway/gateway.h"
 #include "gateway/receipts.h"
 #include "gateway/visit.h"
@@ -352,8 +353,11 @@ static bool serve_open(struct admin *admin, struct request *request)
         answer_text(request, 200, "text/plain; charset=utf-8", slice_text("alive\n"));
     } else if (slice_is(head->path, "/readyz")) {
         bool ready = gateway_ready(admin->shard->gateway);
-        answer_text(request, ready ? 200 : 503, "text/plain; charset=utf-8",
-                    slice_text(ready ? "ready\n" : "not ready\n"));
+        struct buffer words = {0};
+        buffer_format(&words, "%s%s", ready ? "ready\n" : "not ready\n",
+                      gateway_cache_words(admin->shard->gateway));
+        answer_text(request, ready ? 200 : 503, "text/plain; charset=utf-8", buffer_view(&words));
+        buffer_fini(&words);
     } else if (asset) {
         answer_console(request, asset);
     } else if (slice_is(head->path, "/")) {
@@ -390,6 +394,7 @@ static void on_head(void *context, struct request *request)
         return;
     if (metrics) {
         struct buffer text = {0};
+        endings_ratios(admin->shard->metrics);
         metrics_write(admin->shard->metrics, &text);
         answer_text(request, 200, METRICS_CONTENT_TYPE, buffer_view(&text));
         buffer_fini(&text);

@@ -821,8 +821,11 @@ size_t conf_changes(const struct settings *before, const struct settings *after,
         settings_value_text(&old, before, NULL, row);
         settings_value_text(&new, after, NULL, row);
         if (!slice_equal(buffer_view(&old), buffer_view(&new))) {
-            buffer_format(lines, "%s stays %s until a restart (the file now says %s)\n", row->name,
-                          buffer_cstring(&old), buffer_cstring(&new));
+            buffer_format(lines, "%s stays ", row->name);
+            settings_value_shown(lines, before, NULL, row);
+            buffer_text(lines, " until a restart (the file now says ");
+            settings_value_shown(lines, after, NULL, row);
+            buffer_text(lines, ")\n");
             count++;
         }
     }

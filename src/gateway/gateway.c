@@ -620,9 +620,12 @@ static void say_listening(struct gateway *g)
     if (stats.rows == 0)
         say(g, LOG_LEVEL_WARNING, "store_empty",
             "no receipt is in it: new, or not the file it should be? Every call is a first one here");
+    struct buffer store = {0};
+    settings_url_shown(&store, slice_text(s->store)); /* without its password */
     log_event(home->log, LOG_LEVEL_INFO, clock_wall_ms(), slice_of("", 0), "ready",
-              LOG_STRING("version", SAMEKEY_VERSION), LOG_STRING("store", s->store),
+              LOG_STRING("version", SAMEKEY_VERSION), LOG_TEXT("store", buffer_view(&store)),
               LOG_STRING("owner", g->owner));
+    buffer_fini(&store);
 }
 
 /* Descriptors: a connection is one, and a proxied call two. */

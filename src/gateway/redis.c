@@ -139,7 +139,7 @@ static void on_disconnect(const redisAsyncContext *context, int status)
 
 /* ---- commands ----------------------------------------------------------------------------------------------- */
 
-static void on_reply(redisAsyncContext *context, void *reply, void *data);
+static void on_reply(redisAsyncContext *context, void *data, void *flight);
 
 static bool send_command(struct redis *r, enum flight_kind kind, struct redis_ask *ask, int count_of,
                          const char **words, const size_t *lengths, size_t bytes)

@@ -5,12 +5,15 @@ costs time and never an effect. No memory cache stands before it here, so that e
 import concurrent.futures
 import json
 import random
+import signal
 import socketserver
+import subprocess
 import threading
 import time
 
 import pytest
 
+from support.gateway import BINARY
 from support.house import House, Step
 from support.poll import free_port, unique, until
 from support.redis import Redis
@@ -84,6 +87,7 @@ def test_a_hit_is_the_first_answer_and_asks_no_store(house, empty):
     document = order.receipt().json()
     assert (document["state"], document["safe_new_key"], document["key"]) == ("SUCCESS", False, order.key)
     assert hits(house.gateway) == before + 2 and len(order.posts) == 1
+    assert house.gateway.metric("samekey_cache_hit_percent", layer="redis") > 0
 
 
 def test_the_document_is_the_stores(house, empty):
@@ -432,6 +436,24 @@ def test_a_wrong_password_is_told_and_costs_nothing(tmp_path, started):
     order = house.order("orders")
     assert order.send().status == 201 and order.send().replayed
     assert not any("not-this-one" in line for line in house.gateway.said())
+
+
+def test_no_password_is_printed(tmp_path, started):
+    redis = Redis(tmp_path / "r", requirepass="hidden1")
+    started.append(redis)
+    house = cached_house(tmp_path / "g", redis.url)
+    started.append(house)
+    gateway = house.gateway
+    reachable(gateway)
+    printed = subprocess.run([BINARY, "gateway", "--print-config", "-c", gateway.file], capture_output=True, text=True,
+                             timeout=30, check=True).stdout
+    assert f"redis://:***@127.0.0.1:{redis.port}" in printed
+    gateway.top["cache"] = redis.url.replace("hidden1", "hidden2")
+    gateway.write_config()
+    gateway.signal(signal.SIGHUP)
+    said = until(lambda: [e for e in gateway.log if e.get("event") == "reload_warning"])
+    assert "cache stays" in said[0]["detail"] and said[0]["detail"].count("***") == 2
+    assert "hidden" not in printed + "".join(gateway.said())
 
 
 # ---- its going away, under load

@@ -255,7 +255,8 @@ static void contradictions_are_told_with_their_numbers(void **state)
         {{"archive", "/x"}, "ERROR not-available archive"},
         {{"on_failed", "compensate", "receipt", "none"}, "WARNING compensate-without-receipts on_failed"},
         {{"reversal", "POST /x/{json.a"}, "ERROR template-invalid reversal: at byte "},
-        {{"receipt_fence", "POST /x/{call_id}", "receipt", "samekey"}, "ERROR fence-without-receipts receipt_fence"},
+        {{"receipt_fence", "POST /x/{call_id}", "receipt", "samekey"},
+         "ERROR fence-without-receipts receipt_fence"},
         {{"notify", "https://x"}, "ERROR notify-unsigned notify"},
         {{"admin", "0.0.0.0:8081"}, "ERROR admin-open admin: the admin address 0.0.0.0:8081 can be reached"},
         {{"admin", "127.evil.example:8081"}, "ERROR admin-open admin"},
@@ -380,9 +381,32 @@ static void print_hides_what_authenticates(void **state)
     settings_free(s);
 }
 
+static void passwords_in_urls_are_hidden(void **state)
+{
+    (void)state;
+    static const char *const rows[][2] = {
+        {"redis://127.0.0.1:6379/1", "redis://127.0.0.1:6379/1"},
+        {"redis://:hidden@h:1/2", "redis://:***@h:1/2"},
+        {"\"sql postgres://u:hid@d/en@h:5432/db?a=b\"", "\"sql postgres://u:***@h:5432/db?a=b\""},
+        {"unix://u:hidden@/s?db=1", "unix://u:***@/s?db=1"},
+        {"postgres://u@h:5432/db", "postgres://u@h:5432/db"},
+        {"http://h:1/a@b", "http://h:***@b"}, /* rather too much than too little */
+        {"a:b@c", "a:b@c"},
+        {"://", "://"},
+        {"", ""},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct buffer out = {0};
+        settings_url_shown(&out, slice_text(rows[i][0]));
+        assert_string_equal(buffer_cstring(&out), rows[i][1]);
+        buffer_fini(&out);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(passwords_in_urls_are_hidden),
         cmocka_unit_test(defaults_are_those_of_the_design),
         cmocka_unit_test(defaults_contradict_nothing),
         cmocka_unit_test(values_keep_their_bounds_and_say_them),
