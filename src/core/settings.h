@@ -250,7 +250,7 @@ void settings_value_shown(struct buffer *out, const struct settings *s, const st
                           const struct setting *row);
 
 /* Adds a text that may be or hold SCHEME://USER:PASSWORD@..., with *** for the password: what stands between the first
- * colon behind :// and the last @. */
+ * colon behind :// and the last @, and the value of a parameter password=. */
 void settings_url_shown(struct buffer *out, struct slice text);
 
 /* Adds the whole configuration, readable as a configuration file, with each value's origin as a comment. */

@@ -122,25 +122,43 @@ static void pad(struct buffer *out, size_t from, size_t column)
         buffer_byte(out, ' ');
 }
 
+/* The parameter of PostgreSQL's URLs that holds a password too. */
+static void write_parameters(struct buffer *out, const char *text, const char *end)
+{
+    static const char word[] = "password=";
+    const size_t len = sizeof word - 1;
+    while (text < end) {
+        if ((size_t)(end - text) >= len && memcmp(text, word, len) == 0) {
+            buffer_text(out, "password=***");
+            for (text += len; text < end && *text != '&' && *text != '"';)
+                text++;
+        } else {
+            buffer_byte(out, *text++);
+        }
+    }
+}
+
 void settings_url_shown(struct buffer *out, struct slice text)
 {
-    const char *scheme = NULL, *colon = NULL, *at = NULL;
+    const char *end = text.data + text.len, *scheme = NULL, *colon = NULL, *at = NULL;
     for (size_t i = 0; i + 2 < text.len && !scheme; i++)
         if (memcmp(text.data + i, "://", 3) == 0)
             scheme = text.data + i + 3;
-    for (const char *c = scheme; c && c < text.data + text.len; c++) {
+    for (const char *c = scheme; c && c < end; c++) {
         if (*c == ':' && !colon)
             colon = c;
         if (*c == '@')
             at = c;
     }
-    if (!colon || !at || at < colon) {
+    if (colon && at && colon < at) {
+        buffer_append(out, text.data, (size_t)(colon + 1 - text.data));
+        buffer_text(out, "***");
+        write_parameters(out, at, end);
+    } else if (scheme) {
+        write_parameters(out, text.data, end);
+    } else {
         buffer_slice(out, text);
-        return;
     }
-    buffer_slice(out, slice_of(text.data, (size_t)(colon - text.data) + 1));
-    buffer_text(out, "***");
-    buffer_slice(out, slice_of(at, (size_t)(text.data + text.len - at)));
 }
 
 /* The names of header lines; what authenticates us elsewhere is nobody's reading. */

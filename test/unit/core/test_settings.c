@@ -389,6 +389,8 @@ static void passwords_in_urls_are_hidden(void **state)
         {"redis://:hidden@h:1/2", "redis://:***@h:1/2"},
         {"\"sql postgres://u:hid@d/en@h:5432/db?a=b\"", "\"sql postgres://u:***@h:5432/db?a=b\""},
         {"unix://u:hidden@/s?db=1", "unix://u:***@/s?db=1"},
+        {"postgres://u@h/db?password=hidden&a=b", "postgres://u@h/db?password=***&a=b"},
+        {"\"postgres://u:hidden@h/db?a=b&password=hidden\"", "\"postgres://u:***@h/db?a=b&password=***\""},
         {"postgres://u@h:5432/db", "postgres://u@h:5432/db"},
         {"http://h:1/a@b", "http://h:***@b"}, /* rather too much than too little */
         {"a:b@c", "a:b@c"},
