@@ -4,6 +4,7 @@
 import json
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -11,9 +12,9 @@ import threading
 import psycopg2
 import pytest
 
-from guard import receipt
+from guard import receipt, schema
 from lossy import Lossy
-from support.gateway import ROOT, Gateway, post
+from support.gateway import BINARY, ROOT, Gateway, post
 from support.poll import free_port, unique, until
 from support.wire import ask
 
@@ -45,7 +46,16 @@ class Service:
             self.kill()
 
 
-PYTHON = [sys.executable, str(ROOT / "examples/guard/python/service.py")]
+EXAMPLES = ROOT / "examples/guard"
+PYTHON = [sys.executable, str(EXAMPLES / "python/service.py")]
+NODE = ["node", str(EXAMPLES / "node/service.mjs")]
+
+
+@pytest.fixture(scope="session")
+def node_modules():
+    """npm writes that file last, so it is there exactly when an installation was finished."""
+    if not (EXAMPLES / "node/node_modules/.package-lock.json").exists():
+        subprocess.run(["npm", "ci", "--ignore-scripts"], cwd=EXAMPLES / "node", check=True, capture_output=True)
 
 
 @pytest.fixture
@@ -94,8 +104,8 @@ class Shop:
         return self.rows(waits)[0][0] == 1
 
     def asked(self, call_id):
-        """What the receipt queries of a call answered."""
-        return [e["answer"] for e in list(self.gateway.log) if e.get("call_id") == call_id and e.get("event") == "receipt_asked"]
+        """What the receipt queries of a call answered, once there is one; the log is written by a thread of its own."""
+        return until(lambda: [e["answer"] for e in list(self.gateway.log) if e.get("call_id") == call_id and e.get("event") == "receipt_asked"])
 
     def rows(self, sql="SELECT order_no FROM orders"):
         with psycopg2.connect(self.url) as db, db.cursor() as cursor:
@@ -130,6 +140,27 @@ def test_killed_before_commit_is_sent_again_and_runs_once(shop):
     assert shop.proxy.posts >= 2
     assert shop.rows() == [(call.replace("c-", "o-"),)]
     assert "not_received" in shop.asked(call) and "success" not in shop.asked(call)
+
+
+def test_a_service_in_node(tables, tmp_path, started, node_modules):
+    shop = Shop(tables, NODE, tmp_path, started, backoff_base="500ms", backoff_cap="1s")
+    shop.proxy.losing = 1
+    call = unique("c")
+    assert shop.order(call).json() == {"placed": call.replace("c-", "o-")}
+    assert shop.proxy.posts == 1 and shop.gateway.receipt(call).json()["proof"] == "transaction"
+    # Killed before COMMIT.
+    call = unique("c")
+    blocker = shop.hold()
+    answer = shop.begin_order(call)
+    until(shop.held)
+    shop.service.kill()
+    blocker.close()
+    shop.service.start()
+    assert answer().status == 201 and len(shop.rows()) == 2
+    # The same order by another call, straight to the service: its effect is shared.
+    again = ask(shop.service.port, "POST", "/orders", {"X-Call-Id": unique("c"), "Idempotency-Key": f"order:{call.replace('c-', 'o-')}"},
+                json.dumps({"order": call.replace("c-", "o-"), "amount": 10}).encode())
+    assert again.status == 201 and len(shop.rows()) == 2
 
 
 def test_killed_for_good_is_fenced_where_the_effect_would_be(tables, tmp_path, started):
@@ -187,3 +218,68 @@ def test_a_database_that_does_not_answer_costs_its_time_and_no_more(tables, tmp_
     # Nobody else waited for it.
     assert shop.order(unique("c")).status == 201
     assert shop.gateway.stop() == 0
+
+
+# ---- the guard in SQLite
+
+SQLITE_SERVICE = """
+import hashlib, http.server, json, sqlite3, sys
+class Orders(http.server.BaseHTTPRequestHandler):
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        order, call_id = json.loads(body), self.headers["X-Call-Id"]
+        db = sqlite3.connect(sys.argv[2], isolation_level=None, timeout=20)
+        db.execute("BEGIN IMMEDIATE")
+        db.execute("INSERT INTO samekey_begin(call_id, key, fingerprint, route) VALUES (?, ?, ?, 'orders')",
+                   (call_id, self.headers["Idempotency-Key"], hashlib.sha256(body).hexdigest()))
+        verdict, status, answer = db.execute("SELECT verdict, result_status, result_body FROM samekey_begun").fetchone()
+        if verdict == "run":
+            db.execute("INSERT INTO orders VALUES (?, ?)", (order["order"], order["amount"]))
+            status, answer = 201, json.dumps({"placed": order["order"]}).encode()
+            db.execute("INSERT INTO samekey_finish(call_id, state, result_status, result_body) VALUES (?, 'SUCCESS', ?, ?)",
+                       (call_id, status, answer))
+        db.execute("COMMIT")
+        if verdict not in ("run", "replay"):
+            status, answer = 409, verdict.encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(answer)))
+        self.send_header("Call-Outcome", "success" if status == 201 else "rejected")
+        self.end_headers()
+        self.wfile.write(answer)
+http.server.ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Orders).serve_forever()
+"""
+
+
+def test_a_guard_in_sqlite_is_asked_and_fenced(tmp_path, started):
+    file = tmp_path / "shop.db"
+    db = sqlite3.connect(file, isolation_level=None)
+    db.executescript("PRAGMA journal_mode = WAL; CREATE TABLE orders (order_no TEXT PRIMARY KEY, amount INTEGER);" + schema("sqlite"))
+    db.executescript(schema("sqlite"))  # again is no harm
+    program = tmp_path / "service.py"
+    program.write_text(SQLITE_SERVICE)
+    shop = Shop(str(file), [sys.executable, str(program)], tmp_path / "gateway", started, receipt=f"sql sqlite:{file}")
+    call = unique("c")
+    shop.proxy.losing = 1
+    answer = shop.order(call)
+    assert (answer.status, answer.json()) == (201, {"placed": call.replace("c-", "o-")})
+    assert shop.proxy.posts == 1 and db.execute("SELECT count(*) FROM orders").fetchone() == (1,)
+    assert shop.asked(call) == ["success"]
+    # Held before its COMMIT, then killed for good: nothing is there, and the call is fenced in the service's file.
+    call = unique("c")
+    db.execute("BEGIN IMMEDIATE")
+    answer = shop.begin_order(call)
+    until(lambda: shop.proxy.posts == 2)
+    shop.service.kill()
+    db.execute("ROLLBACK")
+    assert answer().json()["state"] == "FAILED"
+    assert db.execute("SELECT reason FROM samekey_call WHERE call_id = ?", (call,)).fetchone() == ("fenced",)
+    assert "not_received" in shop.asked(call)
+
+
+def test_an_address_may_be_shown_without_its_password(tmp_path):
+    file = tmp_path / "samekey.conf"
+    file.write_text('route "orders" {\n path = {"/orders"}\n upstream = {"http://127.0.0.1:1"}\n'
+                    ' receipt = "sql postgres://gw:s3cret@db/shop?password=s3cret&sslmode=require"\n}\n')
+    done = subprocess.run([BINARY, "gateway", "--print-config", "-c", file], capture_output=True, text=True)
+    assert "sql postgres://gw:***@db/shop?password=***&sslmode=require" in done.stdout
+    assert "s3cret" not in done.stdout + done.stderr
