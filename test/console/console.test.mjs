@@ -90,7 +90,7 @@ story('a call is found by its id and its timeline tells what is known', {}, asyn
   await search(page, 'lost-1');
   await result(page, 'lost-1').click();
   await page.getByRole('heading', { level: 1, name: 'lost-1' }).waitFor();
-  assert.equal(await page.evaluate(() => document.activeElement.id), 'page-title');
+  await until(() => page.evaluate(() => document.activeElement.id === 'page-title'), 'the name of the page has the focus');
   assert.match(await page.title(), /lost-1/);
   await say(page, 'Nobody knows yet whether the operation took effect');
   await say(page, 'Do not send it under a new key');
@@ -282,6 +282,7 @@ story('everything can be done from the keyboard', { token: null }, async (page) 
     }
     throw new Error(`Tab never reached ${wanted}`);
   };
+  await page.getByLabel('Token').waitFor();
   await page.keyboard.type(TOKEN); // the field has the focus
   await press('Enter');
   await page.getByRole('heading', { level: 1, name: 'Overview' }).waitFor();
@@ -299,7 +300,7 @@ story('everything can be done from the keyboard', { token: null }, async (page) 
   await tabTo('slow-2');
   await press('Enter');
   await page.getByRole('heading', { level: 1, name: 'slow-2' }).waitFor();
-  assert.equal(await page.evaluate(() => document.activeElement.id), 'page-title');
+  await until(() => page.evaluate(() => document.activeElement.id === 'page-title'), 'the name of the page has the focus');
   await tabTo('Open the task');
   await press('Enter');
   await page.getByRole('button', { name: 'Review…' }).waitFor();

@@ -171,7 +171,7 @@ export class House {
     page.on('pageerror', (error) => bad.push(`exception: ${error.message}`));
     page.on('dialog', (dialog) => { bad.push(`dialog: ${dialog.message()}`); dialog.dismiss(); });
     page.on('console', (message) => {
-      const refused = /Failed to load resource: the server responded with a status of (401|403|404|409)|net::ERR_CONNECTION/;
+      const refused = /Failed to load resource: the server responded with a status of (400|401|403|404|409)|net::ERR_CONNECTION/;
       if (message.type() === 'error' && !refused.test(message.text())) bad.push(`console: ${message.text()}`);
     });
     page.on('request', (request) => {

@@ -37,6 +37,9 @@ test('every word of the closed vocabularies has a text in both', () => {
   const reasons = defined('reason.def', /^REASON\(\w+, \d+, "([^"]+)"/gm);
   assert.ok(states.length >= 6 && outcomes.length >= 7 && reasons.length >= 20);
   const wanted = [...states.flatMap((word) => [`state.${word}`, `meaning.${word}`]), ...outcomes.map((word) => `outcome.${word}`)];
+  const tasks = defined('task.def', /^TASK\((\w+)/gm);
+  assert.ok(tasks.length >= 6);
+  wanted.push(...tasks.flatMap((word) => [`status.${word}`, `task.meaning.${word}`]));
   assert.deepEqual(wanted.filter((key) => !(key in en) || !(key in zh)), []);
   assert.deepEqual(reasons.filter((word) => !(`reason.${word}` in zh)), []);
 });

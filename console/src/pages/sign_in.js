@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The token, once: what comes back is a session cookie that scripts cannot read.
-import { html, useRef, useState } from '../base.js';
+import { html, useEffect, useRef, useState } from '../base.js';
 import { api } from '../api.js';
 import { t } from '../words.js';
 import { LanguageChoice, ThemeChoice } from '../frame.js';
@@ -11,6 +11,7 @@ export function SignIn({ languageChanged }) {
   const [failure, setFailure] = useState(null);
   const [busy, setBusy] = useState(false);
   const box = useRef(null);
+  useEffect(() => box.current.focus(), []);
   const submit = async (event) => {
     event.preventDefault();
     const token = box.current.value.trim();
@@ -29,7 +30,7 @@ export function SignIn({ languageChanged }) {
     <h1>${t('sign_in.title')}</h1><p class="muted">${t('sign_in.lead')}</p>
     <form onSubmit=${submit}><div class="field"><label for="token">${t('sign_in.token')}</label>
       <input id="token" ref=${box} type="password" name="token" autocomplete="current-password" required spellcheck=${false}
-        aria-invalid=${wrong ? 'true' : undefined} aria-describedby="token-wrong" autofocus />
+        aria-invalid=${wrong ? 'true' : undefined} aria-describedby="token-wrong" />
       <p class="wrong" id="token-wrong" role="alert">${wrong ? t('sign_in.wrong') : ''}</p></div>
       ${failure && !wrong && html`<${Failure} error=${failure} />`}
       <${Button} main type="submit" busy=${busy}>${t(busy ? 'sign_in.busy' : 'sign_in')}<//></form></div>

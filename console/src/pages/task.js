@@ -10,7 +10,7 @@ import { due } from './tasks.js';
 import { Acts, OutcomeField, TextField, ToWrite, useOperator } from '../parts/act.js';
 import { Icon } from '../parts/icon.js';
 import { Bones, Button, Copy, Dialog, Empty, Facts, Failure, Notice, Time } from '../parts/parts.js';
-import { Badge, look, say } from '../parts/state.js';
+import { Badge, heard, look, say } from '../parts/state.js';
 import { inOrder, ofAudit, ofHistory, Timeline } from '../parts/timeline.js';
 
 const OPEN = ['PENDING', 'RUNNING', 'MANUAL'];
@@ -97,7 +97,7 @@ export function Task({ id }) {
       <div class="actions">${acts && html`<${RunNow} task=${task} onDone=${done} />`}<${Button} icon="refresh" onClick=${reload}>${t('refresh')}<//></div></div>`;
   if (error && !task) return html`${head}<${Failure} error=${error} retry=${reload} />`;
   if (!task) return html`${head}<div class="card"><${Bones} lines=${8} /></div>`;
-  const events = inOrder([{ at: task.created_at, icon: 'unknown', tone: 'doubt', title: t('event.task'), said: t('event.task.why') },
+  const events = inOrder([{ at: task.created_at, icon: 'unknown', tone: 'doubt', title: t('event.task'), said: t(`event.task.${task.cause === 'unknown' ? 'why' : 'rule'}`) },
     ...ofHistory(task.history), ...ofAudit(task.audit)]);
   return html`${head}
     <div class="split"><div class="stack">
@@ -114,11 +114,12 @@ export function Task({ id }) {
       [t('col.rounds'), t('task.rounds', { round: task.round, rounds: task.rounds })],
       [t('col.next'), due(task, now)],
       [t('col.age'), since(task.created_at, now)],
-      [t('col.last_answer'), task.last_answer && say('state', task.last_answer)],
+      [t('col.last_answer'), heard(task.last_answer) && say('state', heard(task.last_answer))],
       [t('col.route'), task.route], [t('col.tenant'), task.tenant],
       [t('col.key'), task.key && html`<a class="mono" href=${link(['calls'], { q: `key:${task.key}` })}>${task.key}</a>`],
       [t('col.ref'), task.business_ref && html`<a class="mono" href=${link(['calls'], { q: `ref:${task.business_ref}` })}>${task.business_ref}</a>`],
       [t('col.trace'), task.trace_id && html`<a class="mono" href=${link(['calls'], { q: `trace:${task.trace_id}` })}>${task.trace_id}</a>`],
+      [t('task.told'), task.told && task.told !== 'none' && say('told', task.told)],
       [t('task.reversal'), task.reversal_call_id && html`<a class="mono" href=${link(['calls', task.reversal_call_id], { tenant: task.tenant })}>${task.reversal_call_id}</a>`],
       [t('col.created'), html`<${Time} at=${task.created_at} fine />`], [t('call.updated'), html`<${Time} at=${task.updated_at} fine />`],
     ]} /></div></section></div></div>`;

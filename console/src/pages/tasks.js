@@ -10,7 +10,7 @@ import { t } from '../words.js';
 import { Bulk } from './bulk.js';
 import { Icon } from '../parts/icon.js';
 import { Button, Empty, Notice, PageHead } from '../parts/parts.js';
-import { Badge, look, say } from '../parts/state.js';
+import { Badge, heard, look, say } from '../parts/state.js';
 import { ListCard } from '../parts/table.js';
 
 export const STATUSES = ['MANUAL', 'PENDING', 'RUNNING', 'RESOLVED', 'REVERSED', 'CLOSED'];
@@ -29,7 +29,7 @@ export function taskColumns(now) {
     { name: t('col.age'), number: true, cell: (k) => since(k.created_at, now) },
     { name: t('col.rounds'), number: true, cell: (k) => `${k.round} / ${k.rounds}` },
     { name: t('col.next'), cell: (k) => due(k, now) },
-    { name: t('col.last_answer'), cell: (k) => k.last_answer && say('state', k.last_answer) },
+    { name: t('col.last_answer'), cell: (k) => heard(k.last_answer) && say('state', heard(k.last_answer)) },
     { name: t('col.route'), cell: (k) => k.route },
     { name: t('col.ref'), cell: (k) => (k.business_ref || k.key) && html`<code class="clip" title=${k.business_ref || k.key}>${k.business_ref || k.key}</code>` },
   ];
@@ -56,7 +56,7 @@ export function Tasks({ query }) {
       <select id="t-route" value=${route} onChange=${(e) => go(['tasks'], { status, route: e.target.value })}><option value="">${t('filter.any')}</option>
         ${routes.map((name) => html`<option value=${name}>${name}</option>`)}</select></div></div>`}
     <${ListCard} list=${list} countKey="tasks.count" caption=${t('nav.tasks')} columns=${taskColumns(now)} rowKey=${(k) => k.id}
-      empty=${status || route ? html`<${Empty} icon=${look(status).icon} title=${t('tasks.none_such')}><p>${t(`status.${status || 'MANUAL'}.what`)}</p><//>`
+      empty=${status || route ? html`<${Empty} icon=${look(status).icon} title=${t('tasks.none_such')} />`
         : html`<${Empty} icon="done" title=${t('tasks.none')}><p>${t('tasks.none.do')}</p><//>`} />
     ${bulk && html`<${Bulk} routes=${routes} route=${route} onClose=${() => { setBulk(false); list.reload(); }}
       onDone=${(text) => { setBulk(false); setTold(text); list.reload(); }} />`}`;

@@ -82,9 +82,10 @@ export function Dialog({ title, onClose, foot, children }) {
   useEffect(() => {
     const before = document.activeElement;
     box.current.showModal();
+    box.current.querySelector('h2').focus(); // its name is read first
     return () => before?.isConnected && before.focus();
   }, []);
   return html`<dialog ref=${box} aria-labelledby="dialog-title" onCancel=${(event) => { event.preventDefault(); onClose(); }}>
-    <div class="dialog-body"><h2 id="dialog-title" tabindex="-1" autofocus>${title}</h2>${children}</div>
+    <div class="dialog-body"><h2 id="dialog-title" tabindex="-1">${title}</h2>${children}</div>
     <div class="dialog-foot">${foot}</div></dialog>`;
 }

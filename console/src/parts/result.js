@@ -52,9 +52,10 @@ function Body({ result }) {
 
 export function Result({ call }) {
   const { result } = call;
+  const kept = result && result.body != null;
   return html`<section class="card"><div class="card-head"><h2>${t('result.title')}</h2>
       ${result?.status > 0 && html`<span class="badge">HTTP ${result.status}</span>`}</div>
-    ${result ? html`<div class="body stack">
+    ${kept ? html`<div class="body stack">
       ${result.headers?.length > 0 && html`<div><div class="sub"><h3>${t('result.headers')}</h3></div>
         <ul class="head-lines">${result.headers.map(([name, value]) => html`<li><b>${name}:</b> ${value}</li>`)}</ul></div>`}
       <div><${Body} result=${result} /></div></div>`

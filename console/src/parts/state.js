@@ -7,7 +7,7 @@ import { Icon } from './icon.js';
 const looks = {
   // states of a call
   SUCCESS: ['good', 'done'], FAILED: ['bad', 'failed'], UNKNOWN: ['doubt', 'unknown'], PROCESSING: ['busy', 'running'],
-  RECEIVED: ['busy', 'received'], NOT_RECEIVED: ['calm', 'absent'],
+  RECEIVED: ['busy', 'received'], NOT_RECEIVED: ['calm', 'absent'], SILENT: ['doubt', 'plug'],
   // statuses of a task
   PENDING: ['busy', 'waiting'], RUNNING: ['busy', 'running'], RESOLVED: ['good', 'done'], REVERSED: ['calm', 'undo'],
   MANUAL: ['person', 'person'], CLOSED: ['calm', 'closed'],
@@ -27,6 +27,14 @@ export function look(word) {
 export function say(kind, word) {
   const key = `${kind}.${word}`;
   return has(key) ? t(key) : String(word ?? '–').replaceAll('_', ' ');
+}
+
+const answers = { not_received: 'NOT_RECEIVED', running: 'PROCESSING', success: 'SUCCESS', failed: 'FAILED', failed_open: 'FAILED',
+  unknown: 'UNKNOWN', query_failed: 'SILENT', none: '' };
+
+/** What a round heard, as a state; SILENT where the question had no believable answer; empty where none was asked. */
+export function heard(answer) {
+  return answers[answer] ?? answer ?? '';
 }
 
 /** Why a call is in its state. The gateway says it in English; the Chinese table says it again. */

@@ -4,13 +4,13 @@
 import { html } from '../base.js';
 import { span } from '../format.js';
 import { evidence } from '../evidence.js';
-import { has, t } from '../words.js';
+import { t } from '../words.js';
 import { Icon } from './icon.js';
 import { Time } from './parts.js';
-import { Badge, look, reason, say } from './state.js';
+import { Badge, heard, look, reason, say } from './state.js';
 
-const ACTIONS = { ask: 'ask', fence: 'fence', send: 'send', reversal: 'undo', notify: 'bell', manual: 'person',
-  difference: 'differ', resolve: 'person' };
+const DONE = { ask: 'ask', fence: 'fence', send: 'send', reversal: 'undo' };
+const DECIDED = ['manual', 'settle', 'close', 'reverse'];
 const AUDIT = { resolve: 'person', run: 'play', erase: 'erase' };
 
 const seconds = (from, to) => (new Date(to) - new Date(from)) / 1000;
@@ -26,13 +26,18 @@ export function ofAttempts(attempts) {
 }
 
 export function ofHistory(history) {
-  return history.map((h) => ({
-    at: h.at, icon: ACTIONS[h.action] ?? 'info',
-    tone: h.answer ? look(h.answer).tone : h.action === 'manual' || h.action === 'resolve' ? 'person' : h.action === 'difference' ? 'doubt' : 'calm',
-    title: has(`event.${h.action}`) ? t(`event.${h.action}`, { round: h.round }) : h.action,
-    badge: h.answer && html`<${Badge} word=${h.answer} />`,
-    said: evidence(h.detail),
-  }));
+  return history.map((h) => {
+    const done = Object.keys(DONE).filter((word) => (h.action ?? '').includes(word));
+    const answer = heard(h.answer);
+    return {
+      at: h.at, icon: DONE[done[0]] ?? 'info', tone: look(answer).tone,
+      title: `${t('event.round', { round: h.round })}: ${done.map((word) => t(`did.${word}`)).join(', ') || h.action || '–'}`,
+      badge: answer && html`<${Badge} word=${answer} />`,
+      said: evidence(h.detail),
+      quote: h.difference,
+      more: DECIDED.includes(h.decision) && t(`decided.${h.decision}`),
+    };
+  });
 }
 
 export function ofAudit(rows) {
