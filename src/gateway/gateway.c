@@ -92,7 +92,9 @@ struct gateway {
 
 bool gateway_ready(const struct gateway *g)
 {
-    return atomic_load(&g->ready);
+    /* A store of one's own that cannot write still answers what it knows. A database that is gone answers nothing. */
+    bool gone = g->store && store_shared(g->store) && atomic_load_explicit(&g->store_fails, memory_order_relaxed);
+    return atomic_load(&g->ready) && !gone;
 }
 
 void gateway_store_stats(const struct gateway *g, struct store_stats *out)
@@ -482,8 +484,8 @@ static void look_at_store(struct net_timer *timer)
     if (fails != g->store_told) {
         g->store_told = fails;
         say(g, fails ? LOG_LEVEL_ERROR : LOG_LEVEL_INFO, fails ? "store_unavailable" : "store_back",
-            fails ? "nothing can be written: is the disk full, or was the file removed? New calls are "
-                    "refused, nothing is sent"
+            fails ? "nothing can be written: is the disk full, was the file removed, is the database gone? New calls "
+                    "are refused, nothing is sent"
                   : "writing again");
     }
     net_timer_arm(g->home->shard.loop, timer, net_loop_now(g->home->shard.loop) + STORE_LOOK_MS,

@@ -22,7 +22,7 @@ struct gateway;
 int gateway_main(struct settings *settings, const char *conf_path, const struct conf_flags *flags,
                  bool restored);
 
-/* Whether it takes calls: the store is open and it is not draining. Any thread. */
+/* Whether it takes calls: the store is open, a shared one answers, and it is not draining. Any thread. */
 bool gateway_ready(const struct gateway *gateway);
 
 /* Rows and bytes of the store as of its last batch. Any thread. */
