@@ -286,6 +286,7 @@ static void taken_to_send(struct job *job)
         .target = r->kept.target,
         .lines = reversal ? lines_without_content(r) : r->kept.lines,
         .body = r->kept.body,
+        .closed_age_ms = since(r->store_now_ms, r->call.updated_ms),
         .retries = reversal ? (int)r->lane->s->retries : 0,
         .over = run_over,
         .owner = r,

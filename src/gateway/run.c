@@ -510,7 +510,9 @@ static struct run *run_make(struct shard *shard, struct outlets *outlets, const 
     return run;
 }
 
-static void start_machine(struct run *run, int retries)
+/* `closed_age_ms`: since the last attempt's connection was closed, where that is known better than by the row, which was
+ * just taken; -1: it is not. */
+static void start_machine(struct run *run, int retries, int64_t closed_age_ms)
 {
     struct call_policy policy = run->lane->policy;
     lease_moved(run);
@@ -526,6 +528,8 @@ static void start_machine(struct run *run, int retries)
         event.deadline_ms = run->budget_end_ms; /* counted from the request's arrival */
     if (run->resumed)
         read_past(run, &event.past);
+    if (closed_age_ms >= 0)
+        event.past.closed_age_ms = closed_age_ms;
     run_feed(run, &event);
 }
 
@@ -562,7 +566,7 @@ bool run_begin_alone(const struct run_alone *ask, const struct rows *rows, struc
     run->principal_lines = slice_of(lines->data + content, lines->len - content);
     run->over = ask->over;
     run->owner = ask->owner;
-    start_machine(run, ask->retries);
+    start_machine(run, ask->retries, ask->closed_age_ms);
     return true;
 }
 
@@ -602,7 +606,7 @@ void run_begin(struct visit *visit, const struct rows *rows, struct buffer *text
     visit->holds++;
     visit->phase = VISIT_RUNNING;
     visit_arm_budget(visit);
-    start_machine(run, run->lane->policy.retries);
+    start_machine(run, run->lane->policy.retries, -1);
 }
 
 void run_unlink_visit(struct run *run)

@@ -26,6 +26,7 @@ struct run_alone {
     const struct lane *lane;
     struct slice method, target, lines, body; /* copied */
     int retries;                              /* attempts after the first */
+    int64_t closed_age_ms; /* since the last attempt's connection was closed, at the latest */
     /* Called once, when the run is over, however it ended; the row in the store tells. Never inside run_begin_alone(). */
     void (*over)(void *owner);
     void *owner;
