@@ -5,6 +5,10 @@
  * measured here. Their callIds and keys come from a seed (bench/ids.h): a load generator with the same seed can ask
  * for them.
  *
+ * With UNCLEAR, so many of the calls end UNKNOWN, evenly spread, with a compensation task each; and the calls are such as
+ * people look for: made over the last FILL_DAYS, with references and traces, some FAILED, some on a route that is seldom
+ * used. For bench/admin_bench.
+ *
  * Says on stderr how it goes, and prints one JSON object: rows, seconds, and the bytes on disk.
  */
 #include "base/buffer.h"
@@ -20,10 +24,11 @@
 #include <unistd.h>
 
 enum {
-    REPORTS = 10,             /* lines on stderr while it works */
-    BATCH = 2048,             /* calls of one commit: few syncs for many rows */
-    IDLE_STEPS = 64,          /* store_idle() calls at the end, which move the log into the file */
-    DAY_MS = 24 * 3600 * 1000 /* lives are days from now */
+    REPORTS = 10,              /* lines on stderr while it works */
+    BATCH = 2048,              /* calls of one commit: few syncs for many rows */
+    IDLE_STEPS = 64,           /* store_idle() calls at the end, which move the log into the file */
+    DAY_MS = 24 * 3600 * 1000, /* lives are days from now */
+    FILL_DAYS = 10,
 };
 #define ROWS_MAX 1000000000u
 
@@ -34,8 +39,19 @@ static const char answer_body[] =
     "\"amount\": \"12.50\"}, \"message\": \"thank you for your order\"}\n";
 
 struct call {
-    char call_id[IDS_LENGTH + 1], key[IDS_LENGTH + 1];
+    char call_id[IDS_LENGTH + 1], key[IDS_LENGTH + 1], ref[24], trace[IDS_LENGTH + 1];
 };
+
+/* With UNCLEAR: of how many calls one is unclear, when they begin, and the store's clock. */
+static struct {
+    uint64_t every, count;
+    int64_t begin_ms, clock_ms;
+} people;
+
+static bool is_unclear(uint64_t index)
+{
+    return people.every && index % people.every == people.every / 2;
+}
 
 static struct hasher hasher;
 static struct buffer attempts;
@@ -67,6 +83,23 @@ static int64_t now_ms(void)
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
+static int64_t people_clock(void *context)
+{
+    (void)context;
+    return people.clock_ms;
+}
+
+/* What people look for. */
+static void dress(struct call_row *row, struct call *call, uint64_t seed, uint64_t index)
+{
+    snprintf(call->ref, sizeof call->ref, "ref-%" PRIu64, index / 3);
+    ids_write(call->trace, seed + 1, index / 4);
+    row->business_ref = slice_text(call->ref);
+    row->trace_id = slice_text(call->trace);
+    if (index % 5000 == 17)
+        row->route = slice_text("seldom");
+}
+
 static void claim(struct store_op *op, struct call *call, uint64_t seed, uint64_t index, int64_t now)
 {
     ids_write(call->call_id, seed, index);
@@ -93,6 +126,8 @@ static void claim(struct store_op *op, struct call *call, uint64_t seed, uint64_
     row->lease_end_ms = now + DAY_MS;
     row->first_attempt_ms = row->window_ms = now;
     row->result_expires_ms = row->key_expires_ms = row->tombstone_expires_ms = INT64_MAX;
+    if (people.every)
+        dress(row, call, seed, index);
 }
 
 static void end(struct store_op *op, int64_t id, int64_t now)
@@ -114,13 +149,34 @@ static void end(struct store_op *op, int64_t id, int64_t now)
     row->tombstone_expires_ms = now + (int64_t)30 * DAY_MS;
 }
 
+/* The ending of a call that people look for. */
+static void end_dressed(struct store_op *op, uint64_t index, int64_t now)
+{
+    struct call_row *row = &op->row;
+    bool unclear = is_unclear(index);
+    if (!unclear && index % 1000 != 3)
+        return;
+    row->state = unclear ? STATE_UNKNOWN : STATE_FAILED;
+    row->final = !unclear;
+    row->reason = unclear ? REASON_ATTEMPT : REASON_REJECTED;
+    row->maybe_ran = unclear;
+    row->has_result = row->body_kept = false;
+    row->result_status = 0;
+    if (unclear)
+        row->result_expires_ms = row->key_expires_ms = row->tombstone_expires_ms = INT64_MAX;
+    op->make_task = unclear;
+    op->task_due_ms = now + (int64_t)30 * DAY_MS;
+}
+
 /* One batch of `count` receipts from number `first`; false if the store refused any. */
 static bool write_batch(struct store *store, uint64_t seed, uint64_t first, size_t count)
 {
     static struct store_op ops[BATCH];
     static struct store_op *list[BATCH];
     static struct call calls[BATCH];
-    int64_t now = now_ms();
+    if (people.every)
+        people.clock_ms = people.begin_ms + (int64_t)(first * ((uint64_t)FILL_DAYS * DAY_MS / people.count));
+    int64_t now = people.every ? people.clock_ms : now_ms();
     struct attempt attempt = {.n = 1,
                               .started_ms = now,
                               .ended_ms = now + 1,
@@ -139,6 +195,8 @@ static bool write_batch(struct store *store, uint64_t seed, uint64_t first, size
     for (size_t i = 0; i < count; i++) {
         good = good && ops[i].status == STATUS_OK && ops[i].done;
         end(list[i], ops[i].rows.call.id, now);
+        if (people.every)
+            end_dressed(list[i], first + i, now);
     }
     if (good) {
         store_batch(store, list, count);
@@ -166,16 +224,23 @@ static uint64_t number_or_exit(const char *text, uint64_t max)
 
 int main(int argc, char **argv)
 {
-    if (argc != 4) {
-        fputs("usage: bench_fill FILE COUNT SEED\n", stderr);
+    if (argc != 4 && argc != 5) {
+        fputs("usage: bench_fill FILE COUNT SEED [UNCLEAR]\n", stderr);
         return 64;
     }
     uint64_t count = number_or_exit(argv[2], ROWS_MAX), seed = number_or_exit(argv[3], UINT64_MAX), done = 0;
+    uint64_t unclear = argc == 5 ? number_or_exit(argv[4], count) : 0;
     struct buffer error = {0}, url = {0};
     struct store *store = NULL;
     int result = 69;
     buffer_format(&url, "sqlite:%s", argv[1]);
     struct store_settings settings = {.url = buffer_cstring(&url), .owner = "bench"};
+    if (unclear) {
+        people.every = count / unclear;
+        people.count = count;
+        people.begin_ms = people.clock_ms = now_ms() - (int64_t)FILL_DAYS * DAY_MS;
+        settings.now_ms = people_clock;
+    }
     if (hasher_init(&hasher) != STATUS_OK) {
         fputs("fill: not enough memory\n", stderr);
         goto done;

@@ -17,9 +17,9 @@
 
 enum { EXIT_FINE = 0, EXIT_REFUSED = 1, EXIT_USAGE = 64 };
 
-#define PAGE_ITEMS   "200"
-#define ITEMS_SHOWN  50
-#define PAGES_MAX    100000 /* so that a gateway that answers nonsense ends somewhere */
+#define PAGE_ITEMS  "200"
+#define ITEMS_SHOWN 50
+#define PAGES_MAX   100000 /* so that a gateway that answers nonsense ends somewhere */
 
 enum verb { VERB_LIST, VERB_SHOW, VERB_RESOLVE, VERB_RUN };
 
@@ -28,41 +28,46 @@ struct wishes {
     enum verb verb;
     const char *id;
     const char *status, *route, *tenant, *since, *until;
-    const char *outcome, *evidence, *operator, *set;
+    const char *outcome, *evidence, *operator, * set;
     size_t limit;
     bool all, yes, json, help;
 };
 
 static void print_help(FILE *to)
 {
-    fputs("usage: samekey compensations list [--status S] [--route R] [--tenant T] [--since T] [--until T]\n"
-          "                                  [--limit N | --all] [FLAGS]\n"
-          "       samekey compensations show ID [FLAGS]\n"
-          "       samekey compensations run ID --operator NAME [FLAGS]\n"
-          "       samekey compensations resolve ID --outcome SUCCESS|FAILED --evidence TEXT --operator NAME [FLAGS]\n"
-          "       samekey compensations resolve [--status S] [--route R] [--tenant T] [--since T] [--until T]\n"
-          "                                  --outcome SUCCESS|FAILED --evidence TEXT --operator NAME [--set S --yes] "
-          "[FLAGS]\n\n"
-          "The follow-up of calls whose ending is not clear, asked of the gateway's admin address.\n\n"
-          "  list                  the tasks, newest first\n"
-          "  show ID               one task with its rounds, and what people changed\n"
-          "  run ID                its next round is due now; a MANUAL one gets one round more\n"
-          "  resolve ID            settles it by hand: the call ends so, for good, and the evidence is kept\n"
-          "  resolve without ID    shows all that the filter names and changes nothing; once more with the --set it\n"
-          "                        printed and --yes it settles exactly these\n\n"
-          "  --status S            PENDING, RUNNING, RESOLVED, REVERSED, MANUAL or CLOSED (resolve: MANUAL, or PENDING)\n"
-          "  --route R, --tenant T of the call\n"
-          "  --since T, --until T  made at or after, before, such as 2026-03-01T12:00:00Z\n"
-          "  --limit N, --all      how many to list (50)\n"
-          "  --outcome O           SUCCESS or FAILED\n"
-          "  --evidence TEXT       why it is known, such as 'ledger of 1 March, line 17'\n"
-          "  --operator NAME       who says so\n"
-          "  --at ADDRESS          the admin address: HOST:PORT, a URL or unix:/PATH (" DESK_DEFAULT ")\n"
-          "  -c FILE               take address and token file from the gateway's configuration\n"
-          "  --token-file FILE     file whose first line is the token (or " DESK_TOKEN_ENV ")\n"
-          "  --format text|json    for people (text) or the documents as they came (json)\n\n"
-          "Exit: 0 done; 1 refused, not found, not all settled, or nobody answered; 64 usage.\n",
-          to);
+    fputs(
+        "usage: samekey compensations list [--status S] [--route R] [--tenant T] [--since T] [--until T]\n"
+        "                                  [--limit N | --all] [FLAGS]\n"
+        "       samekey compensations show ID [FLAGS]\n"
+        "       samekey compensations run ID --operator NAME [FLAGS]\n"
+        "       samekey compensations resolve ID --outcome SUCCESS|FAILED --evidence TEXT --operator NAME "
+        "[FLAGS]\n"
+        "       samekey compensations resolve [--status S] [--route R] [--tenant T] [--since T] [--until T]\n"
+        "                                  --outcome SUCCESS|FAILED --evidence TEXT --operator NAME [--set S "
+        "--yes] "
+        "[FLAGS]\n\n"
+        "The follow-up of calls whose ending is not clear, asked of the gateway's admin address.\n\n"
+        "  list                  the tasks, newest first\n"
+        "  show ID               one task with its rounds, and what people changed\n"
+        "  run ID                its next round is due now; a MANUAL one gets one round more\n"
+        "  resolve ID            settles it by hand: the call ends so, for good, and the evidence is kept\n"
+        "  resolve without ID    shows all that the filter names and changes nothing; once more with the "
+        "--set it\n"
+        "                        printed and --yes it settles exactly these\n\n"
+        "  --status S            PENDING, RUNNING, RESOLVED, REVERSED, MANUAL or CLOSED (resolve: MANUAL, or "
+        "PENDING)\n"
+        "  --route R, --tenant T of the call\n"
+        "  --since T, --until T  made at or after, before, such as 2026-03-01T12:00:00Z\n"
+        "  --limit N, --all      how many to list (50)\n"
+        "  --outcome O           SUCCESS or FAILED\n"
+        "  --evidence TEXT       why it is known, such as 'ledger of 1 March, line 17'\n"
+        "  --operator NAME       who says so\n"
+        "  --at ADDRESS          the admin address: HOST:PORT, a URL or unix:/PATH (" DESK_DEFAULT ")\n"
+        "  -c FILE               take address and token file from the gateway's configuration\n"
+        "  --token-file FILE     file whose first line is the token (or " DESK_TOKEN_ENV ")\n"
+        "  --format text|json    for people (text) or the documents as they came (json)\n\n"
+        "Exit: 0 done; 1 refused, not found, not all settled, or nobody answered; 64 usage.\n",
+        to);
 }
 
 static int usage(const char *message)
@@ -158,8 +163,9 @@ static const char *check_wishes(const struct wishes *w)
     if (w->verb == VERB_RUN && !w->operator)
         return "who asks for it? Give --operator NAME";
     if (w->verb != VERB_RESOLVE)
-        return w->outcome || w->evidence || w->yes || w->set ? "--outcome, --evidence, --set and --yes belong to resolve"
-                                                             : NULL;
+        return w->outcome || w->evidence || w->yes || w->set
+                   ? "--outcome, --evidence, --set and --yes belong to resolve"
+                   : NULL;
     if (!w->outcome || !w->evidence || !w->operator)
         return "a verdict needs --outcome, --evidence and --operator";
     if (!w->id && !filter)
@@ -171,16 +177,23 @@ static const char *check_wishes(const struct wishes *w)
 
 static int read_flags(struct wishes *w, int argc, char **argv)
 {
-    static const struct option options[] = {
-        {"at", required_argument, NULL, 'a'},       {"token-file", required_argument, NULL, 'k'},
-        {"status", required_argument, NULL, 's'},   {"route", required_argument, NULL, 'r'},
-        {"tenant", required_argument, NULL, 't'},   {"since", required_argument, NULL, 'S'},
-        {"until", required_argument, NULL, 'U'},    {"limit", required_argument, NULL, 'n'},
-        {"all", no_argument, NULL, 'A'},            {"outcome", required_argument, NULL, 'o'},
-        {"evidence", required_argument, NULL, 'e'}, {"operator", required_argument, NULL, 'O'},
-        {"set", required_argument, NULL, 'T'},      {"yes", no_argument, NULL, 'y'},
-        {"format", required_argument, NULL, 'f'},   {"help", no_argument, NULL, 'h'},
-        {NULL, 0, NULL, 0}};
+    static const struct option options[] = {{"at", required_argument, NULL, 'a'},
+                                            {"token-file", required_argument, NULL, 'k'},
+                                            {"status", required_argument, NULL, 's'},
+                                            {"route", required_argument, NULL, 'r'},
+                                            {"tenant", required_argument, NULL, 't'},
+                                            {"since", required_argument, NULL, 'S'},
+                                            {"until", required_argument, NULL, 'U'},
+                                            {"limit", required_argument, NULL, 'n'},
+                                            {"all", no_argument, NULL, 'A'},
+                                            {"outcome", required_argument, NULL, 'o'},
+                                            {"evidence", required_argument, NULL, 'e'},
+                                            {"operator", required_argument, NULL, 'O'},
+                                            {"set", required_argument, NULL, 'T'},
+                                            {"yes", no_argument, NULL, 'y'},
+                                            {"format", required_argument, NULL, 'f'},
+                                            {"help", no_argument, NULL, 'h'},
+                                            {NULL, 0, NULL, 0}};
     static const char *const verbs[] = {"list", "show", "resolve", "run"};
     const char *problem = NULL;
     w->limit = ITEMS_SHOWN;
@@ -231,10 +244,12 @@ static void print_item(const json_t *item)
     const json_t *rounds = json_object_get(item, "rounds");
     char progress[48];
     if (json_is_integer(rounds))
-        snprintf(progress, sizeof progress, "%lld/%lld", (long long)json_integer_value(json_object_get(item, "round")),
+        snprintf(progress, sizeof progress, "%lld/%lld",
+                 (long long)json_integer_value(json_object_get(item, "round")),
                  (long long)json_integer_value(rounds));
     else
-        snprintf(progress, sizeof progress, "%lld", (long long)json_integer_value(json_object_get(item, "round")));
+        snprintf(progress, sizeof progress, "%lld",
+                 (long long)json_integer_value(json_object_get(item, "round")));
     printf("%-6s %-9s %-6s %.19s  ", desk_text(item, "id"), desk_text(item, "status"), progress,
            desk_text(item, "created_at"));
     desk_print(desk_text(item, "route"));
@@ -371,7 +386,8 @@ static int one(struct wishes *w, const char *path, json_t *body)
 
 static json_t *verdict(const struct wishes *w)
 {
-    return json_pack("{s:s, s:s, s:s}", "outcome", w->outcome, "evidence", w->evidence, "operator", w->operator);
+    return json_pack("{s:s, s:s, s:s}", "outcome", w->outcome, "evidence", w->evidence, "operator",
+                     w->operator);
 }
 
 static void set_text(json_t *object, const char *name, const char *text)

@@ -44,7 +44,8 @@ static void set_address(struct desk *desk, const char *at)
         buffer_text(&desk->base, "http://");
     /* Where it listens on all addresses, this machine is asked. */
     if (begins(at, "0.0.0.0:"))
-        buffer_format(&desk->base, "127.0.0.1:%.*s", (int)(len - strlen("0.0.0.0:")), at + strlen("0.0.0.0:"));
+        buffer_format(&desk->base, "127.0.0.1:%.*s", (int)(len - strlen("0.0.0.0:")),
+                      at + strlen("0.0.0.0:"));
     else if (begins(at, "[::]:"))
         buffer_format(&desk->base, "[::1]:%.*s", (int)(len - strlen("[::]:")), at + strlen("[::]:"));
     else
@@ -63,10 +64,10 @@ bool desk_open(struct desk *desk)
         return false;
     }
     const char *at = desk->at ? desk->at : settings ? settings->admin : DESK_DEFAULT;
-    const char *file = desk->token_file                              ? desk->token_file
-                       : environment && *environment                 ? environment
-                       : settings && *settings->admin_token_file     ? settings->admin_token_file
-                                                                     : NULL;
+    const char *file = desk->token_file                          ? desk->token_file
+                       : environment && *environment             ? environment
+                       : settings && *settings->admin_token_file ? settings->admin_token_file
+                                                                 : NULL;
     if (!*at)
         wrong(desk, "%s turns the admin listener off (admin = \"\")", desk->conf);
     else
@@ -101,8 +102,8 @@ static bool refused(struct desk *desk, const struct desk_answer *answer)
         buffer_format(&desk->why, "%s answered %ld and no document: is this the admin address of a gateway?",
                       buffer_cstring(&desk->base), answer->status);
     else if (answer->status == 401)
-        buffer_format(&desk->why, "the gateway wants a token: name its file with --token-file or " DESK_TOKEN_ENV
-                                  " (%s)",
+        buffer_format(&desk->why,
+                      "the gateway wants a token: name its file with --token-file or " DESK_TOKEN_ENV " (%s)",
                       desk_text(answer->document, "detail"));
     else
         buffer_format(&desk->why, "%s: %s", desk_text(answer->document, "title"),

@@ -15,7 +15,8 @@
 #define DESK_TOKEN_ENV "SAMEKEY_ADMIN_TOKEN_FILE"
 
 struct desk { /* starts as zero bytes */
-    const char *at;         /* --at: ADDRESS:PORT, http://…, https://… or unix:/PATH; NULL: of the file, or the default */
+    const char
+        *at; /* --at: ADDRESS:PORT, http://…, https://… or unix:/PATH; NULL: of the file, or the default */
     const char *conf;       /* -c: the gateway's configuration, for its address and token */
     const char *token_file; /* --token-file; NULL: of the environment, or of the configuration */
     struct buffer base;     /* what paths are added to */

@@ -81,7 +81,8 @@ int trace_show(struct desk *desk, const char *trace_id, const char *tenant, bool
             break;
     }
     if (!good) {
-        fprintf(stderr, "samekey receipt: nothing was learned about the trace: %s\n", buffer_cstring(&desk->why));
+        fprintf(stderr, "samekey receipt: nothing was learned about the trace: %s\n",
+                buffer_cstring(&desk->why));
         code = EXIT_NOT_KNOWN;
     } else if (json) {
         json_t *document = json_pack("{s:s, s:O}", "trace_id", trace_id, "items", items);

@@ -141,8 +141,8 @@ void admin_refuse_token(struct admin *admin, struct request *request)
     buffer_slice(&late->peer, request_peer(request));
     shard->visits++;
     request_set_user(request, &late->guest);
-    net_timer_arm(shard->loop, &late->timer, now + guess_wrong(&admin->guesses, buffer_view(&late->peer), now),
-                  late_over);
+    net_timer_arm(shard->loop, &late->timer,
+                  now + guess_wrong(&admin->guesses, buffer_view(&late->peer), now), late_over);
 }
 
 /* ---- who asks ----------------------------------------------------------------------------------------------- */
@@ -161,7 +161,8 @@ enum role admin_token_role(const struct setup *setup, struct slice token)
 uint64_t admin_token_mark(const struct setup *setup, enum role role)
 {
     const struct buffer *token = role == ROLE_OPERATOR ? &setup->admin_token : &setup->admin_read_token;
-    uint64_t mark = UINT64_C(0xcbf29ce484222325); /* FNV-1a: only to see that it changed; it is never told to anybody */
+    uint64_t mark =
+        UINT64_C(0xcbf29ce484222325); /* FNV-1a: only to see that it changed; it is never told to anybody */
     for (size_t i = 0; i < token->len; i++)
         mark = (mark ^ (unsigned char)token->data[i]) * UINT64_C(0x100000001b3);
     return mark;
@@ -224,7 +225,9 @@ static bool find_access(struct admin *admin, struct request *request, struct acc
     if (!setup->admin_token.len && !setup->admin_read_token.len) {
         if (!of_this_machine(head)) {
             refuse(admin, request, PROBLEM_UNAUTHORIZED,
-                   "without admin_token_file only loopback names are served here: ask for 127.0.0.1 or localhost", -1);
+                   "without admin_token_file only loopback names are served here: ask for 127.0.0.1 or "
+                   "localhost",
+                   -1);
             return false;
         }
         access->role = ROLE_OPERATOR;
@@ -263,7 +266,8 @@ static bool find_access(struct admin *admin, struct request *request, struct acc
 }
 
 /* Whether a change may be made: by role, and from a page only by our own. False: it was refused. */
-static bool may_change(struct admin *admin, struct request *request, const struct access *access, bool own_session)
+static bool may_change(struct admin *admin, struct request *request, const struct access *access,
+                       bool own_session)
 {
     const struct request_head *head = request_head(request);
     if (!of_this_origin(head)) {
@@ -272,7 +276,8 @@ static bool may_change(struct admin *admin, struct request *request, const struc
     }
     if (access->by == ACCESS_SESSION &&
         !session_owns(&access->session, headers_get(&head->headers, "X-CSRF-Token", NULL))) {
-        refuse(admin, request, PROBLEM_CSRF_MISSING, "send the session's csrf (GET /v1/session) as X-CSRF-Token", -1);
+        refuse(admin, request, PROBLEM_CSRF_MISSING,
+               "send the session's csrf (GET /v1/session) as X-CSRF-Token", -1);
         return false;
     }
     if (access->role != ROLE_OPERATOR && !own_session) {
@@ -330,7 +335,8 @@ static const struct address *find_address(const struct request_head *head, struc
         if (!path_fits(a->path, head->path, id))
             continue;
         *known = true;
-        if (slice_is(head->method, a->method) || (slice_is(head->method, "HEAD") && strcmp(a->method, "GET") == 0))
+        if (slice_is(head->method, a->method) ||
+            (slice_is(head->method, "HEAD") && strcmp(a->method, "GET") == 0))
             return a;
     }
     return NULL;
@@ -361,9 +367,10 @@ static bool serve_open(struct admin *admin, struct request *request)
     } else if (asset) {
         answer_console(request, asset);
     } else if (slice_is(head->path, "/")) {
-        answer_text(request, 200, "text/plain; charset=utf-8",
-                    slice_text("samekey " SAMEKEY_VERSION "\nThis program was built without its console (npm was not "
-                               "there).\nThe API is here: /v1/overview /v1/calls /v1/compensations /metrics\n"));
+        answer_text(
+            request, 200, "text/plain; charset=utf-8",
+            slice_text("samekey " SAMEKEY_VERSION "\nThis program was built without its console (npm was not "
+                       "there).\nThe API is here: /v1/overview /v1/calls /v1/compensations /metrics\n"));
     } else {
         return false;
     }
@@ -405,8 +412,10 @@ static void on_head(void *context, struct request *request)
     } else if (known) {
         refuse(admin, request, PROBLEM_METHOD_NOT_ALLOWED, NULL, -1);
     } else {
-        refuse(admin, request, PROBLEM_NO_ROUTE,
-               "the admin listener knows /metrics, /healthz, /readyz and what docs/admin-api.md lists under /v1", -1);
+        refuse(
+            admin, request, PROBLEM_NO_ROUTE,
+            "the admin listener knows /metrics, /healthz, /readyz and what docs/admin-api.md lists under /v1",
+            -1);
     }
 }
 

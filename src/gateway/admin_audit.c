@@ -83,15 +83,18 @@ void admin_audit(struct inquiry *q)
     struct audit_filter *f = inquiry_state(q, sizeof *f);
     if (!f)
         return;
-    const struct param params[] = {
-        {"call_id", PARAM_WORD, &f->call_id, NULL},
-        {"task", PARAM_WORD, &f->task, NULL},
-        {"operator", PARAM_TEXT, &f->operator, NULL},
-        {"tenant", PARAM_TEXT, &f->page.tenant, &f->page.has_tenant},
-        {"since", PARAM_TIME, &f->since_ms, NULL},
-        {"until", PARAM_TIME, &f->until_ms, NULL},
-        {"limit", PARAM_LIMIT, &f->limit, NULL},
-        {"cursor", PARAM_CURSOR, &f->page.before_id, NULL},
+    const struct param params[] = {{"call_id", PARAM_WORD, &f->call_id, NULL},
+                                   {"task", PARAM_WORD, &f->task, NULL},
+                                   {
+                                       "operator",
+                                       PARAM_TEXT,
+                                       &f->operator,
+                                       NULL },
+                                       {"tenant", PARAM_TEXT, &f->page.tenant, &f->page.has_tenant},
+                                       {"since", PARAM_TIME, &f->since_ms, NULL},
+                                       {"until", PARAM_TIME, &f->until_ms, NULL},
+                                       {"limit", PARAM_LIMIT, &f->limit, NULL},
+                                       {"cursor", PARAM_CURSOR, &f->page.before_id, NULL},
     };
     if (!inquiry_params(q, params, sizeof params / sizeof *params))
         return;

@@ -118,6 +118,7 @@ static void task_read(struct job *job)
     if (next) {
         v->list.trace_id = trace;
         v->list.limit = SAME_TRACE_MAX + 1;
+        v->list.look_max = CALLS_LOOK_MAX;
         next->op.list = &v->list;
         job_submit(next);
     } else if (!trace.len) {
@@ -186,9 +187,9 @@ static void erased(struct job *job)
     const struct call_row *row = &job->op.rows.call;
     struct shard *shard = q->admin->shard;
     if (job->op.status == STATUS_CONFLICT) {
-        inquiry_refuse_state(q, PROBLEM_CALL_IN_PROGRESS,
-                             "the call has no final ending, so its bodies are still needed; nothing was changed",
-                             row->state);
+        inquiry_refuse_state(
+            q, PROBLEM_CALL_IN_PROGRESS,
+            "the call has no final ending, so its bodies are still needed; nothing was changed", row->state);
     } else if (inquiry_read_well(q, job)) {
         endings_forget(shard, &row->call_digest);
         if (row->original_call_id.len) {
@@ -232,7 +233,8 @@ void admin_call_erase(struct inquiry *q)
     static const char *const members[] = {"operator", "evidence", NULL};
     struct view *v = view_new(q);
     if (!v || !inquiry_members(q, q->json, "the body", members) ||
-        !inquiry_text(q, "operator", &v->work.audit.who) || !inquiry_text(q, "evidence", &v->work.audit.evidence))
+        !inquiry_text(q, "operator", &v->work.audit.who) ||
+        !inquiry_text(q, "evidence", &v->work.audit.evidence))
         return;
     v->work.audit.what = slice_text("erase");
     inquiry_find_call(q, erase_found);

@@ -46,6 +46,7 @@ void admin_calls(struct inquiry *q)
     struct job *job = inquiry_job(q, STORE_LIST, listed);
     if (!job)
         return;
+    list->look_max = CALLS_LOOK_MAX;
     job->op.list = list;
     job_submit(job);
 }

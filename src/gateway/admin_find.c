@@ -61,7 +61,8 @@ bool inquiry_task_id(struct inquiry *q, int64_t *id)
         n = n * 10 + (text.data[i] - '0');
     }
     if (!good || !n) {
-        inquiry_refuse(q, PROBLEM_NO_SUCH_TASK, NULL, "a task is named by its number, as GET /v1/compensations lists it");
+        inquiry_refuse(q, PROBLEM_NO_SUCH_TASK, NULL,
+                       "a task is named by its number, as GET /v1/compensations lists it");
         return false;
     }
     *id = n;

@@ -69,7 +69,9 @@ static void refuse(struct inquiry *q, enum problem problem, const char *paramete
         .parameter = slice_text(parameter),
         .state = state,
         .next = problem == PROBLEM_STORE_UNAVAILABLE ? NEXT_RETRY_SAME_CALL : NEXT_FIX_REQUEST,
-        .retry_after_s = problem == PROBLEM_STORE_UNAVAILABLE ? 1 : problem == PROBLEM_RATE_LIMITED ? 5 : -1,
+        .retry_after_s = problem == PROBLEM_STORE_UNAVAILABLE ? 1
+                         : problem == PROBLEM_RATE_LIMITED    ? 5
+                                                              : -1,
     };
     struct request *request = take_request(q);
     if (!request)
@@ -251,7 +253,8 @@ bool inquiry_params(struct inquiry *q, const struct param *params, size_t count)
             what = "is longer than 2048 bytes";
         else if (!decode(q, value, params[i].kind == PARAM_TEXT, &value))
             what = "has a % that is not followed by two hexadecimal digits";
-        else if (value.len || params[i].given) /* an empty one is as if it were not there, unless empty is a value */
+        else if (value.len ||
+                 params[i].given) /* an empty one is as if it were not there, unless empty is a value */
             what = param_read(&params[i], value);
         seen |= 1u << i;
         if (what) {
@@ -278,7 +281,8 @@ bool inquiry_text(struct inquiry *q, const char *name, struct slice *out)
         blank = blank && (unsigned char)text.data[i] <= ' ';
     if (!blank && text.len <= INQUIRY_TEXT_MAX && arena_copy(&q->arena, text, out))
         return true;
-    snprintf(detail, sizeof detail, "the body needs \"%s\", a text that is not blank and has at most %d bytes", name,
+    snprintf(detail, sizeof detail,
+             "the body needs \"%s\", a text that is not blank and has at most %d bytes", name,
              INQUIRY_TEXT_MAX);
     inquiry_refuse(q, PROBLEM_REQUEST_INVALID, name, detail);
     return false;
@@ -381,7 +385,8 @@ void inquiry_begin(struct admin *admin, struct request *request, const struct ac
         inquiry_refuse(q, PROBLEM_STORE_UNAVAILABLE, NULL, "there is no memory for the answer");
     else if (head->has_body && head->content_length != 0 &&
              !is_json(headers_get(&head->headers, "Content-Type", NULL)))
-        inquiry_refuse(q, PROBLEM_BODY_INVALID, "Content-Type", "send the body as Content-Type: application/json");
+        inquiry_refuse(q, PROBLEM_BODY_INVALID, "Content-Type",
+                       "send the body as Content-Type: application/json");
     else if (head->has_body)
         request_read_body(request);
     else

@@ -5,7 +5,8 @@
 #include "gateway/admin_parts.h"
 #include "gateway/gateway.h"
 
-static int64_t over_routes(const struct metrics *m, const struct setup *setup, enum metric metric, size_t label)
+static int64_t over_routes(const struct metrics *m, const struct setup *setup, enum metric metric,
+                           size_t label)
 {
     int64_t sum = 0;
     for (size_t i = 0; i < setup->settings->route_count; i++)
@@ -30,9 +31,9 @@ static void totals(struct buffer *out, const struct metrics *m, const struct set
         const char *name;
         enum metric metric;
     } rows[] = {
-        {"requests", METRIC_requests}, {"passed", METRIC_passed},
-        {"replays", METRIC_replays},   {"joins", METRIC_joins},
-        {"retries", METRIC_retries},   {"retries_denied", METRIC_retries_denied},
+        {"requests", METRIC_requests},         {"passed", METRIC_passed},
+        {"replays", METRIC_replays},           {"joins", METRIC_joins},
+        {"retries", METRIC_retries},           {"retries_denied", METRIC_retries_denied},
         {"swapped_keys", METRIC_swapped_keys},
     };
     int64_t attempts = 0, refusals = 0;
@@ -57,7 +58,8 @@ static void now_members(struct buffer *out, struct inquiry *q)
     const struct setup *setup = q->outlets->setup;
     struct store_stats stats = {0};
     gateway_store_stats(shard->gateway, &stats);
-    int64_t oldest_s = metrics_sum(m, METRIC_unknown_oldest, 0, 0), unknown = metrics_sum(m, METRIC_unknown_calls, 0, 0);
+    int64_t oldest_s = metrics_sum(m, METRIC_unknown_oldest, 0, 0),
+            unknown = metrics_sum(m, METRIC_unknown_calls, 0, 0);
     member_begin(out, "now", '{');
     member_number(out, "unknown_calls", unknown);
     if (unknown)
@@ -162,7 +164,8 @@ static void answer(struct inquiry *q, const struct task_page *page)
     member_time(&out, "at", clock_wall_ms());
     member_time(&out, "started_at", admin->started_ms);
     member_text(&out, "version", slice_text(SAMEKEY_VERSION));
-    member_text(&out, "node", slice_of(admin->shard->owner, slash ? (size_t)(slash - admin->shard->owner) : 0));
+    member_text(&out, "node",
+                slice_of(admin->shard->owner, slash ? (size_t)(slash - admin->shard->owner) : 0));
     member_bool(&out, "ready", gateway_ready(admin->shard->gateway));
     totals(&out, m, q->outlets->setup);
     now_members(&out, q);

@@ -28,7 +28,11 @@
 
 #define INQUIRY_BODY_MAX  (64u << 10)
 #define INQUIRY_ARENA_MAX (256u << 10)
-#define INQUIRY_TEXT_MAX  2048 /* bytes of one parameter, or of one text of a body */
+/* Work of one page, so that it takes well under 200 ms on a busy machine (bench/admin_bench): rows looked at, of calls and of
+ * tasks, whose calls are read with them. */
+#define CALLS_LOOK_MAX   10000
+#define TASKS_LOOK_MAX   2000
+#define INQUIRY_TEXT_MAX 2048 /* bytes of one parameter, or of one text of a body */
 
 struct admin {
     struct shard *shard; /* home: every inquiry is served on its loop */
@@ -57,11 +61,11 @@ struct inquiry {
     struct access access;
     struct arena arena;
     struct buffer body;
-    json_t *json;                      /* of the body, an object */
-    struct slice id;                   /* of the path, in the arena */
-    void (*act)(struct inquiry *q);    /* once the body is there */
-    void (*found)(struct job *job);    /* of inquiry_find_call(): ends the job, as it likes */
-    void *state;                       /* of who acts; freed with `state_free` */
+    json_t *json;                   /* of the body, an object */
+    struct slice id;                /* of the path, in the arena */
+    void (*act)(struct inquiry *q); /* once the body is there */
+    void (*found)(struct job *job); /* of inquiry_find_call(): ends the job, as it likes */
+    void *state;                    /* of who acts; freed with `state_free` */
     void (*state_free)(void *state);
 };
 
@@ -123,8 +127,8 @@ void member_time(struct buffer *out, const char *name, int64_t unix_ms);   /* nu
 void member_id(struct buffer *out, const char *name, int64_t id);          /* "4711"; null for 0 */
 void member_number(struct buffer *out, const char *name, int64_t n);
 void member_bool(struct buffer *out, const char *name, bool value);
-void member_tenant(struct buffer *out, struct slice tenant);               /* "" is a tenant */
-void member_begin(struct buffer *out, const char *name, char bracket);     /* the caller closes it */
+void member_tenant(struct buffer *out, struct slice tenant);           /* "" is a tenant */
+void member_begin(struct buffer *out, const char *name, char bracket); /* the caller closes it */
 /* The members of one call as lists show it, without braces. */
 void call_members(struct buffer *out, const struct call_row *row);
 /* "next_cursor" and "reached", and the closing brace of a list. */

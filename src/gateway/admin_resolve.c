@@ -17,7 +17,7 @@
 
 #define SETTLING_AT_ONCE 32
 #define BULK_TASKS_MAX   10000
-#define BULK_SHOWN_MAX   50  /* tasks shown by a dry run; problems told by a real one */
+#define BULK_SHOWN_MAX   50         /* tasks shown by a dry run; problems told by a real one */
 #define FROZEN_BYTES_MAX (2u << 20) /* of a receipt document that becomes a call's answer */
 
 /* What the person said. Slices in the inquiry's arena. */
@@ -33,7 +33,8 @@ struct settling {
     int64_t task;
     struct task_work work;
     struct arena arena;
-    void (*over)(struct settling *s, struct job *job); /* of STORE_TASK_RESOLVE; NULL: it did not come that far */
+    void (*over)(struct settling *s,
+                 struct job *job); /* of STORE_TASK_RESOLVE; NULL: it did not come that far */
 };
 
 static bool read_verdict(struct inquiry *q, struct verdict *v)
@@ -89,8 +90,8 @@ static bool settle(struct inquiry *q, const struct verdict *verdict, int64_t tas
     s->task = task;
     s->over = over;
     arena_init(&s->arena, FROZEN_BYTES_MAX);
-    s->work.audit = (struct audit_row){
-        .who = verdict->operator, .what = slice_text(what), .evidence = verdict->evidence};
+    s->work.audit =
+        (struct audit_row){.who = verdict->operator, .what = slice_text(what), .evidence = verdict->evidence};
     job->op.id = task;
     job->op.work = &s->work;
     struct call_row *end = &job->op.row;
@@ -170,7 +171,7 @@ struct bulk {
     struct task_page page;
     struct verdict verdict;
     bool dry_run;
-    char set[65];      /* the dry run's, as the real one names it */
+    char set[65]; /* the dry run's, as the real one names it */
     char set_now[65];
     struct chosen *chosen;
     size_t count, next, at_once; /* chosen; begun; under way */
@@ -234,7 +235,8 @@ static void each_over(struct settling *s, struct job *job)
     } else if (job->op.status == STATUS_CONFLICT || job->op.status == STATUS_NOT_FOUND) {
         b->skipped++;
         snprintf(detail, sizeof detail, "%s: task %s, call %s",
-                 now->status == TASK_RUNNING || now->call_state == STATE_PROCESSING ? "at work now" : "already settled",
+                 now->status == TASK_RUNNING || now->call_state == STATE_PROCESSING ? "at work now"
+                                                                                    : "already settled",
                  now->id ? task_status_text(now->status) : "gone", state_text(job->op.rows.call.state));
         tell_trouble(b, s->task, now->call_id, detail);
     } else {
@@ -300,8 +302,9 @@ static void chosen_all(struct inquiry *q)
     if (b->dry_run) {
         answer(q);
     } else if (strcmp(b->set, b->set_now) != 0) {
-        inquiry_refuse(q, PROBLEM_SET_CHANGED, "set",
-                       "the filter names other tasks than \"set\" does; nothing was changed: do the dry run again");
+        inquiry_refuse(
+            q, PROBLEM_SET_CHANGED, "set",
+            "the filter names other tasks than \"set\" does; nothing was changed: do the dry run again");
     } else {
         buffer_clear(&b->shown);
         b->told = 0;
@@ -380,8 +383,9 @@ static bool read_filter(struct inquiry *q, struct bulk *b)
         const char *what = json_is_string(value) ? NULL : "must be a text";
         if (!what) {
             text = slice_of(json_string_value(value), json_string_length(value));
-            what = text.len > INQUIRY_TEXT_MAX || !arena_copy(&q->arena, text, &text) ? "is too long"
-                                                                                      : param_read(&params[i], text);
+            what = text.len > INQUIRY_TEXT_MAX || !arena_copy(&q->arena, text, &text)
+                       ? "is too long"
+                       : param_read(&params[i], text);
         }
         if (!what && params[i].given)
             *params[i].given = true;
@@ -419,7 +423,8 @@ static bool read_run(struct inquiry *q, struct bulk *b)
 
 void admin_tasks_resolve(struct inquiry *q)
 {
-    static const char *const members[] = {"filter", "outcome", "evidence", "operator", "dry_run", "set", NULL};
+    static const char *const members[] = {"filter",  "outcome", "evidence", "operator",
+                                          "dry_run", "set",     NULL};
     struct bulk *b = inquiry_params(q, NULL, 0) ? inquiry_state(q, sizeof *b) : NULL;
     if (!b)
         return;
@@ -429,7 +434,7 @@ void admin_tasks_resolve(struct inquiry *q)
         inquiry_refuse(q, PROBLEM_STORE_UNAVAILABLE, NULL, "there is no memory; nothing was changed");
         return;
     }
-    if (inquiry_members(q, q->json, "the body", members) && read_verdict(q, &b->verdict) && read_filter(q, b) &&
-        read_run(q, b))
+    if (inquiry_members(q, q->json, "the body", members) && read_verdict(q, &b->verdict) &&
+        read_filter(q, b) && read_run(q, b))
         choose_page(q);
 }

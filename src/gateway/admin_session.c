@@ -29,7 +29,8 @@ static bool same(const char text[SESSION_TEXT_BYTES], struct slice given)
 
 static bool lives(const struct session *session, int64_t now_ms)
 {
-    return session->role != ROLE_NONE && now_ms < session->end_ms && now_ms - session->seen_ms < SESSION_IDLE_MS;
+    return session->role != ROLE_NONE && now_ms < session->end_ms &&
+           now_ms - session->seen_ms < SESSION_IDLE_MS;
 }
 
 const struct session *session_begin(struct sessions *s, enum role role, uint64_t token_mark, int64_t now_ms)
@@ -44,7 +45,8 @@ const struct session *session_begin(struct sessions *s, enum role role, uint64_t
         if (each->seen_ms < place->seen_ms)
             place = each;
     }
-    struct session made = {.role = role, .end_ms = now_ms + SESSION_LIFE_MS, .seen_ms = now_ms, .token_mark = token_mark};
+    struct session made = {
+        .role = role, .end_ms = now_ms + SESSION_LIFE_MS, .seen_ms = now_ms, .token_mark = token_mark};
     if (!make_secret(made.cookie) || !make_secret(made.csrf))
         return NULL;
     *place = made;

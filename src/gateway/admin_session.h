@@ -30,7 +30,7 @@ const char *role_text(enum role role);
 
 struct session {
     char cookie[SESSION_TEXT_BYTES], csrf[SESSION_TEXT_BYTES];
-    enum role role; /* ROLE_NONE: a free place */
+    enum role role;          /* ROLE_NONE: a free place */
     int64_t end_ms, seen_ms; /* monotonic */
     uint64_t token_mark;     /* of the token it began with */
 };

@@ -51,15 +51,17 @@ static bool came_by_tls(const struct request_head *head)
     return false;
 }
 
-static void answer_with_cookie(struct inquiry *q, const struct access *access, const char *cookie, int64_t seconds)
+static void answer_with_cookie(struct inquiry *q, const struct access *access, const char *cookie,
+                               int64_t seconds)
 {
     struct buffer out = {0}, lines = {0};
     struct request *request = q->request;
     document(q, access, &out);
-    buffer_format(&lines,
-                  "Content-Type: application/json\r\nCache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n"
-                  "Set-Cookie: " SESSION_COOKIE "=%s; Path=/; Max-Age=%lld; HttpOnly; SameSite=Strict%s\r\n",
-                  cookie, (long long)seconds, came_by_tls(request_head(request)) ? "; Secure" : "");
+    buffer_format(
+        &lines,
+        "Content-Type: application/json\r\nCache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n"
+        "Set-Cookie: " SESSION_COOKIE "=%s; Path=/; Max-Age=%lld; HttpOnly; SameSite=Strict%s\r\n",
+        cookie, (long long)seconds, came_by_tls(request_head(request)) ? "; Secure" : "");
     q->request = NULL;
     request_answer(request, 200, buffer_view(&lines), buffer_view(&out));
     buffer_fini(&lines);

@@ -100,6 +100,8 @@ void admin_tasks(struct inquiry *q)
     struct job *job = inquiry_job(q, STORE_TASK_LIST, listed);
     if (!job)
         return;
+    if (page->route.len || page->has_tenant) /* otherwise no call is read for a task that does not fit */
+        page->look_max = TASKS_LOOK_MAX;
     job->op.page = page;
     job_submit(job);
 }
@@ -177,8 +179,8 @@ static void run_asked(struct job *job)
     } else if (job->op.status == STATUS_CONFLICT) {
         inquiry_refuse_task(q, job);
     } else if (inquiry_read_well(q, job)) {
-        log_event(q->admin->shard->log, LOG_LEVEL_INFO, clock_wall_ms(), r->work.now.call_id, "round_asked_for",
-                  LOG_TEXT("operator", r->work.audit.who), LOG_NUMBER("task", job->op.id));
+        log_event(q->admin->shard->log, LOG_LEVEL_INFO, clock_wall_ms(), r->work.now.call_id,
+                  "round_asked_for", LOG_TEXT("operator", r->work.audit.who), LOG_NUMBER("task", job->op.id));
         inquiry_tell_task(q, job->op.id, &r->page);
     }
     inquiry_done(job);

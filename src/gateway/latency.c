@@ -16,12 +16,14 @@ void latency_keep(struct latency *l, const struct metrics *m)
         l->count++;
 }
 
-static int64_t grown(const struct metrics_histogram *before, const struct metrics_histogram *after, size_t bucket)
+static int64_t grown(const struct metrics_histogram *before, const struct metrics_histogram *after,
+                     size_t bucket)
 {
     return after->counts[bucket] - before->counts[bucket];
 }
 
-double latency_quantile(const struct metrics_histogram *before, const struct metrics_histogram *after, double part)
+double latency_quantile(const struct metrics_histogram *before, const struct metrics_histogram *after,
+                        double part)
 {
     int64_t total = 0, below = 0;
     for (size_t i = 0; i <= after->bound_count; i++)
@@ -41,7 +43,8 @@ double latency_quantile(const struct metrics_histogram *before, const struct met
     return after->bound_count ? after->bounds[after->bound_count - 1] : 0;
 }
 
-void latency_read(const struct latency *l, const struct metrics *m, enum latency_of which, struct percentiles *out)
+void latency_read(const struct latency *l, const struct metrics *m, enum latency_of which,
+                  struct percentiles *out)
 {
     static const struct metrics_histogram nothing;
     struct metrics_histogram now;

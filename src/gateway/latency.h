@@ -27,10 +27,12 @@ struct percentiles {
     double p50, p95, p99; /* seconds; of no use when count is 0 */
 };
 /* What came since the oldest snapshot, or since the start where there is none. */
-void latency_read(const struct latency *l, const struct metrics *m, enum latency_of which, struct percentiles *out);
+void latency_read(const struct latency *l, const struct metrics *m, enum latency_of which,
+                  struct percentiles *out);
 
 /* The value under which `part` (0 to 1) of the observations between two readings lie, interpolated inside its bucket; what
  * lies above the last bound is said to be that bound. 0 when there are none. */
-double latency_quantile(const struct metrics_histogram *before, const struct metrics_histogram *after, double part);
+double latency_quantile(const struct metrics_histogram *before, const struct metrics_histogram *after,
+                        double part);
 
 #endif

@@ -45,7 +45,8 @@ struct suspect {
     int64_t first_ms, last_ms; /* unix ms */
     int64_t count, duplicates, ids_reused, keys_reused;
     char routes[SUSPECT_ROUTES_MAX][SUSPECT_TEXT_BYTES]; /* the first ones; "" from the first free on */
-    struct suspect_example examples[SUSPECT_EXAMPLES_MAX]; /* a ring: the newest at (example_count - 1) % MAX */
+    struct suspect_example
+        examples[SUSPECT_EXAMPLES_MAX]; /* a ring: the newest at (example_count - 1) % MAX */
     size_t example_count;
 };
 

@@ -29,8 +29,8 @@ struct search {
 };
 
 /* One row of numbers out of a statement with numbers; false: none. */
-static int ask(struct connection *c, enum statement which, const int64_t *asked, int asked_count, int64_t *answer,
-               int answer_count, bool *found)
+static int ask(struct connection *c, enum statement which, const int64_t *asked, int asked_count,
+               int64_t *answer, int answer_count, bool *found)
 {
     sqlite3_stmt *stmt = connection_statement(c, which);
     if (!stmt)
@@ -144,9 +144,9 @@ static struct slice gather(struct buffer *memory, sqlite3_stmt *stmt, int column
 
 static struct slice *texts_of(struct call_row *row, size_t i)
 {
-    struct slice *const texts[] = {&row->tenant,   &row->route,    &row->call_id,     &row->key,
-                                   &row->business_ref, &row->trace_id, &row->reverses, &row->reversed_by,
-                                   &row->original_call_id};
+    struct slice *const texts[] = {&row->tenant,   &row->route,        &row->call_id,
+                                   &row->key,      &row->business_ref, &row->trace_id,
+                                   &row->reverses, &row->reversed_by,  &row->original_call_id};
     return i < sizeof texts / sizeof *texts ? texts[i] : NULL;
 }
 
@@ -181,7 +181,8 @@ static void take(struct search *a, sqlite3_stmt *stmt)
     row->original = sqlite3_column_int64(stmt, LIST_ORIGINAL);
     row->fence = sqlite3_column_int64(stmt, LIST_FENCE);
     const void *credential = sqlite3_column_blob(stmt, LIST_CREDENTIAL);
-    row->has_credential = credential && sqlite3_column_bytes(stmt, LIST_CREDENTIAL) == sizeof row->credential.bytes;
+    row->has_credential =
+        credential && sqlite3_column_bytes(stmt, LIST_CREDENTIAL) == sizeof row->credential.bytes;
     if (row->has_credential)
         memcpy(row->credential.bytes, credential, sizeof row->credential.bytes);
     struct slice *text;

@@ -9,7 +9,8 @@
 #include "store/sketch.h"
 #include "store/sqlite.h"
 
-static void add_column(struct sketch *sketch, enum sketch_kind kind, sqlite3_stmt *stmt, int column, bool empty_too)
+static void add_column(struct sketch *sketch, enum sketch_kind kind, sqlite3_stmt *stmt, int column,
+                       bool empty_too)
 {
     const char *data = sqlite3_column_blob(stmt, column);
     size_t len = data ? (size_t)sqlite3_column_bytes(stmt, column) : 0;
@@ -60,7 +61,8 @@ static int sketch_block(struct sqlite_store *s, int64_t block)
 
 int sqlite_sketch(struct sqlite_store *s, struct store_op *op)
 {
-    int64_t sketched = 0, first, full = (s->last_id + 1) / SQLITE_BLOCK_ROWS; /* blocks that get no more rows */
+    int64_t sketched = 0, first,
+            full = (s->last_id + 1) / SQLITE_BLOCK_ROWS; /* blocks that get no more rows */
     int rc = meta_read(&s->writer, "sketched", &sketched);
     first = sketched;
     while (rc == SQLITE_OK && sketched < full && op->count < op->limit) {

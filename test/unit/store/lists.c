@@ -91,10 +91,12 @@ static void sketch(size_t blocks)
 static bool fits(const struct fact *f, const struct store_list *l)
 {
     return (!l->states || l->states >> f->state & 1) && (!l->has_tenant || slice_is(l->tenant, f->tenant)) &&
-           (!l->route.len || slice_is(l->route, f->route)) && (!l->call_id.len || slice_is(l->call_id, f->call_id)) &&
-           (!l->key.len || slice_is(l->key, f->key)) && (!l->business_ref.len || slice_is(l->business_ref, f->ref)) &&
-           (!l->trace_id.len || slice_is(l->trace_id, f->trace)) && (!l->since_ms || f->created_ms >= l->since_ms) &&
-           (!l->until_ms || f->created_ms < l->until_ms);
+           (!l->route.len || slice_is(l->route, f->route)) &&
+           (!l->call_id.len || slice_is(l->call_id, f->call_id)) &&
+           (!l->key.len || slice_is(l->key, f->key)) &&
+           (!l->business_ref.len || slice_is(l->business_ref, f->ref)) &&
+           (!l->trace_id.len || slice_is(l->trace_id, f->trace)) &&
+           (!l->since_ms || f->created_ms >= l->since_ms) && (!l->until_ms || f->created_ms < l->until_ms);
 }
 
 static void list_page(struct store_op *op)
@@ -280,7 +282,8 @@ static void a_page_does_bounded_work_and_says_how_far_it_came(void **state)
     list_page(&op);
     if (list.count == 0) { /* a store with an index may have found it */
         assert_true(list.next_before_id > 0);
-        assert_true(list.reached_ms > facts[0].created_ms && list.reached_ms <= facts[fact_count - 1].created_ms);
+        assert_true(list.reached_ms > facts[0].created_ms &&
+                    list.reached_ms <= facts[fact_count - 1].created_ms);
     }
     assert_true(walk(10, 50) >= 1);
     list.limit = 0;

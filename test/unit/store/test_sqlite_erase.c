@@ -64,10 +64,12 @@ static void the_body_goes_and_the_ending_stays(void **state)
         assert_true(slice_is(op.rows.call.call_id, "A") && op.rows.call.state == STATE_SUCCESS);
         assert_false(op.rows.call.body_kept);
     }
-    expect_number("SELECT count(*) FROM audit WHERE who = 'mei' AND what = 'erase' AND evidence = 'request 17'"
-                  " AND call_id = 'A' AND tenant = 't1'",
-                  2);
-    expect_number("SELECT result_body IS NULL AND result_headers IS NULL AND result_status = 201 FROM call", 1);
+    expect_number(
+        "SELECT count(*) FROM audit WHERE who = 'mei' AND what = 'erase' AND evidence = 'request 17'"
+        " AND call_id = 'A' AND tenant = 't1'",
+        2);
+    expect_number("SELECT result_body IS NULL AND result_headers IS NULL AND result_status = 201 FROM call",
+                  1);
     store_op_fini(&op);
     op = (struct store_op){.kind = STORE_READ, .id = a};
     run(&op);
@@ -122,7 +124,8 @@ static void a_kept_request_loses_its_content_and_keeps_its_reversal(void **state
     run(&op);
     erase(&op, &work, a);
     assert_true(op.done);
-    expect_number("SELECT lines IS NULL AND body IS NULL AND reversal = 'POST /orders/42/cancel' FROM kept", 1);
+    expect_number("SELECT lines IS NULL AND body IS NULL AND reversal = 'POST /orders/42/cancel' FROM kept",
+                  1);
     store_op_fini(&op);
 }
 
@@ -131,7 +134,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(the_body_goes_and_the_ending_stays, begin, finish),
         cmocka_unit_test_setup_teardown(a_shared_answer_goes_wherever_it_is_asked_for, begin, finish),
-        cmocka_unit_test_setup_teardown(a_kept_request_loses_its_content_and_keeps_its_reversal, begin, finish),
+        cmocka_unit_test_setup_teardown(a_kept_request_loses_its_content_and_keeps_its_reversal, begin,
+                                        finish),
     };
     scratch_make();
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
