@@ -128,6 +128,9 @@ static void find_posts(struct operation *op)
     static const enum event_kind kinds[] = {KIND_REQUEST, KIND_SENT, KIND_PROXY};
     op->posts = 0;
     op->proxied = 0;
+    op->retried = false;
+    for (size_t i = 0; i < g->count; i++)
+        op->retried = op->retried || (g->event[i].kind == KIND_PROXY && g->event[i].retries > 0);
     for (size_t i = 0; i < g->count; i++)
         if (g->event[i].kind == KIND_PROXY && tries_of(g->event[i].text[TEXT_UPSTREAM]) > 1)
             op->proxied += tries_of(g->event[i].text[TEXT_UPSTREAM]) - 1;

@@ -34,6 +34,7 @@ struct operation {
     size_t posts;
     bool posts_unseen; /* nobody logged requests or attempts */
     uint32_t proxied;  /* tries beyond the first that proxies say they made */
+    bool retried;      /* a proxy says it tried again, perhaps only to connect (HAProxy's count of retries) */
     struct run *run;
     size_t runs;      /* all that are known */
     size_t committed; /* of them, committed and neither rolled back nor reversed */

@@ -103,7 +103,8 @@ static void judge_hidden(struct judge *j, struct repeat *r)
     const struct event *a = r->a, *b = r->b;
     struct buffer t = {0};
     const char *proxy = facts_proxy(j->facts, b), *whose = NULL;
-    bool says_so = j->op.proxied > 0; /* a proxy's own line names several servers */
+    /* A proxy's own line names several servers, or counts retries, and two servers had it. */
+    bool says_so = j->op.proxied > 0 || j->op.retried;
     bool through = both_same(a, b, TEXT_VIA) || proxy || says_so;
     bool one_peer = both_same(a, b, TEXT_PEER) || both_same(a, b, TEXT_VIA);
     int64_t limit = facts_limit(j->facts, b, &whose);

@@ -222,8 +222,28 @@ static bool envoy(const char *p, const char *end, struct buffer *scratch, struct
     return true;
 }
 
-/* 10.0.0.1:3331 [01/Mar/2026:10:00:00.123] fe be/srv 0/0/1/69/70 200 2750 - - ---- 1/1/1/1/0 0/0 {h} "POST /x" */
-static bool haproxy(const char *p, const char *end, struct buffer *scratch, struct fields *out)
+/* HAProxy's captured request headers, {a|b}, have no names: they go by capture.1, capture.2 for --map. */
+static void captures(const struct field_map *map, const char *p, const char *end, struct fields *out)
+{
+    const char *open = memchr(p, '{', (size_t)(end - p));
+    const char *close = open ? memchr(open, '}', (size_t)(end - open)) : NULL;
+    char name[16] = "capture.1";
+    for (char n = '1'; close && n <= '9'; n++) {
+        const char *bar = memchr(open + 1, '|', (size_t)(close - open - 1));
+        const char *stop = bar ? bar : close;
+        struct slice value = slice_of(open + 1, (size_t)(stop - open - 1));
+        name[sizeof "capture." - 1] = n;
+        if (value.len && !slice_is(value, "-"))
+            fields_put(out, field_find(map, slice_text(name)), value);
+        open = bar;
+        if (!bar)
+            break;
+    }
+}
+
+/* 10.0.0.1:3331 [01/Mar/2026:10:00:00.123] fe be/srv 0/0/1/69/70 200 2750 - - ---- 1/1/1/1/0 0/0 {h} "POST /x" name=value... */
+static bool haproxy(const struct field_map *map, const char *p, const char *end, struct buffer *scratch,
+                    struct fields *out)
 {
     const char *tag = memmem(p, (size_t)(end - p), "]: ", 3);
     const char *first_quote = memchr(p, '"', (size_t)(end - p));
@@ -252,6 +272,7 @@ static bool haproxy(const char *p, const char *end, struct buffer *scratch, stru
     const char *quote = memchr(p, '"', (size_t)(end - p));
     if (!quote)
         return false;
+    captures(map, p, quote, out);
     p = quote;
     if (!next_quoted(&p, end, scratch, &request))
         return false;
@@ -265,6 +286,8 @@ static bool haproxy(const char *p, const char *end, struct buffer *scratch, stru
     put(out, FIELD_STATUS, status);
     put(out, FIELD_RETRIES, retries);
     put(out, FIELD_REQUEST_LINE, request);
+    const char *lead;
+    pairs(map, p, end, scratch, out, &lead);
     return true;
 }
 
@@ -307,7 +330,7 @@ enum status access_line_read(const struct field_map *map, struct slice line, str
     if (*p == '[' && envoy(p, end, scratch, out))
         return STATUS_OK;
     out->present = 0;
-    if (haproxy(p, end, scratch, out))
+    if (haproxy(map, p, end, scratch, out))
         return STATUS_OK;
     out->present = 0;
     *starts = false;

@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: MIT
 """Two logs with known answers: one with lines shipped twice, executions logged twice and two operations that really ran
 twice; one where seven requests came again for seven different reasons."""
+import html
 import json
 import pathlib
 import random
+import re
 
 import pytest
-from logs import diagnose
+from logs import diagnose, run, write_jsonl
+from test_steps import post
 
 HERE = pathlib.Path(__file__).parent
 EXPECTED_25 = json.loads((HERE / "case25" / "expected.json").read_text())
@@ -124,3 +127,29 @@ def test_cut_at_any_byte(tmp_path, seed):
     check_25(document)
     lost, code = diagnose(*[file for file in files if file.name != "part0.jsonl"])
     assert code & 1 == 0 or lost["lines"]["unreadable"] <= 1, "a half whose other half is missing is damaged, once"
+
+
+def test_the_report_is_ordered_by_harm(tmp_path):
+    """What cost money comes first, in all three forms; each kind stands once, with its remedy."""
+    events = []
+    for n in range(40):  # eager callers: a rejection repeated four times, always after the same second
+        for attempt in range(1, 6):
+            events.append(post(5000 + n * .001 + attempt * 1.1, call=f"e-{n}", key=f"e:{n}", attempt=attempt, ua="eager/1"))
+            events.append(dict(t=5000.1 + n * .001 + attempt * 1.1, event="answer", status=422 if n % 2 else 429,
+                               callId=f"e-{n}", bizKey=f"e:{n}"))
+    log = write_jsonl(tmp_path / "policy.jsonl", events)
+    files = [HERE / "case25" / "log.jsonl", log, *sorted((HERE / "case27").glob("*.jsonl"))]
+    document, _ = diagnose(*files)
+    harm = {finding["remedy"]: finding["harm"] for finding in document["findings"]}
+    kinds = {finding["code"] for finding in document["findings"]}
+    harms = [finding["harm"] for finding in document["findings"]]
+    assert harms == sorted(harms) and len(set(harms)) >= 3, harms
+    text = run("diagnose", "--all", *files).stdout.decode()
+    told = re.findall(r"^  Remedy: (.*)$", text, re.MULTILINE)
+    assert len(told) == len(set(told)) == len(kinds)
+    assert [harm[remedy] for remedy in told] == sorted(harm.values())
+    short = run("diagnose", *files).stdout.decode()
+    assert re.findall(r"^  Remedy: (.*)$", short, re.MULTILINE) == told, "shortening changes no order"
+    page = html.unescape(run("diagnose", "--format", "html", *files).stdout.decode())
+    places = [page.index(remedy) for remedy in told]
+    assert places == sorted(places)

@@ -245,6 +245,7 @@ def test_access_log_without_ids(tmp_path):
 
 
 def test_haproxy_and_envoy(tmp_path):
+    """By hand; HAProxy's own are in test_programs.py. Envoy is no package of Debian's."""
     haproxy = ('Mar  1 10:00:0{s} lb haproxy[7]: 10.0.0.9:4001{s} [01/Mar/2026:10:00:0{s}.123] fe be/s1 0/0/1/69/70 {status} 2750 - -'
                ' ---- 1/1/1/1/0 0/0 "POST /orders HTTP/1.1"')
     (tmp_path / "ha.log").write_text("\n".join(haproxy.format(s=s, status=status) for s, status in ((1, 504), (4, 201))) + "\n")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Logs that real programs wrote while something really ran twice: nginx with and without non_idempotent, curl --retry,
+"""Logs that real programs wrote while something really ran twice: nginx with and without non_idempotent, HAProxy with and without retry-on, curl --retry,
 Python's logging, our own gateway. What samekey diagnose says is held against what the service counted."""
 import contextlib
 import http.client
@@ -18,6 +18,7 @@ from logs import SAMEKEY, diagnose, labels, run
 HERE = pathlib.Path(__file__).parent
 ZONE = "Europe/Berlin"
 NGINX = shutil.which("nginx", path=os.environ["PATH"] + ":/usr/sbin")
+HAPROXY = shutil.which("haproxy", path=os.environ["PATH"] + ":/usr/sbin")
 
 
 def free_port():
@@ -119,6 +120,68 @@ def test_nginx_doubles_a_post_only_when_told_to(tmp_path, more, doubled):
         assert [(k["posts"], k["label"]) for k in without["keys"] if k["posts"] > 1] == [(2, "proxy-failover")] or \
             [(k["posts"], k["certainty"]) for k in without["keys"] if k["posts"] > 1] == [(2, "likely")]
         assert len(without["double_runs"]) == 1
+    else:
+        assert code == 0 and twice == {} and document["double_runs"] == []
+
+
+HAPROXY_CONF = """
+global
+  log stdout format raw local0
+defaults
+  mode http
+  log global
+  option http-buffer-request
+  timeout connect 2s
+  timeout client 20s
+  timeout server 1s
+  retries 1
+  option redispatch 1
+frontend edge
+  bind 127.0.0.1:{port}
+  http-request capture req.hdr(X-Call-Id) len 64
+  http-request capture req.hdr(Idempotency-Key) len 64
+  {format}
+  default_backend orders
+backend orders
+  balance roundrobin
+  {more}
+  server A 127.0.0.1:{a}
+  server B 127.0.0.1:{b}
+"""
+HAPROXY_WITH_IDS = ('log-format "%ci:%cp [%tr] %ft %b/%s %TR/%Tw/%Tc/%Tr/%Ta %ST %B %CC %CS %tsc %ac/%fc/%bc/%sc/%rc %sq/%bq %{+Q}r '
+                    'call_id=%[capture.req.hdr(0)] key=%[capture.req.hdr(1)]"')
+
+
+@pytest.mark.skipif(not HAPROXY, reason="HAProxy is not installed")
+@pytest.mark.parametrize("more,doubled", [("", False), ("retry-on response-timeout", True)])
+@pytest.mark.parametrize("format,told", [("option httplog", ("--map", "call_id=capture.1", "--map", "key=capture.2")),
+                                         (HAPROXY_WITH_IDS, ())])
+def test_haproxy_doubles_a_post_only_when_told_to(tmp_path, more, doubled, format, told):
+    """Lines that a real HAProxy wrote, as `option httplog` makes them and with the ids behind. (Envoy is no package of
+    Debian's; its lines in test_formats.py are made by hand after its documentation.)"""
+    with service(tmp_path, "A", "hang", "ok") as a, service(tmp_path, "B", "ok") as b:
+        port = free_port()
+        (tmp_path / "haproxy.cfg").write_text(HAPROXY_CONF.format(port=port, a=a, b=b, more=more, format=format))
+        with open(tmp_path / "edge.log", "wb") as lines, \
+                started(HAPROXY, "-db", "-f", tmp_path / "haproxy.cfg", port=port, stdout=lines, stderr=subprocess.DEVNULL,
+                        env={**os.environ, "TZ": ZONE}):
+            statuses = [post(port, f"c-{n}", f"order:{n}") for n in range(4)]
+    ran = sum((tmp_path / f"{name}.log").read_text().count("effect.committed") for name in "AB")
+    assert ran == (5 if doubled else 4), "what really happened"
+    assert statuses.count(504) == (0 if doubled else 1)
+    document, code = diagnose(*told, *zoned(tmp_path, "A", "B", "edge"))
+    assert document["lines"]["unreadable"] == 0
+    edge, = [f for f in document["files"] if f["file"].endswith("edge.log")]
+    assert edge["format"] == "access log" and edge["lines"] >= 4
+    twice = {key: label for key, label in labels(document).items() if label[0] > 1}
+    if doubled:
+        assert code == 1 and list(twice.values()) == [(2, "proxy-failover")]
+        assert len(document["double_runs"]) == 1 and len(document["double_runs"][0]["exec_ids"]) == 2
+        assert {f["code"] for f in document["findings"]} == {"proxy-failover", "ran-twice"}
+        assert all(f["certainty"] == "certain" for f in document["findings"])
+        # Its line alone counts a retry, which may have been one of a connection that nothing was sent on.
+        alone, code = diagnose(*told, *zoned(tmp_path, "edge"))
+        assert code == 0 and alone["findings"] == []
     else:
         assert code == 0 and twice == {} and document["double_runs"] == []
 
