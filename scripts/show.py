@@ -44,6 +44,8 @@ route "orders" {{
   key_missing  = refuse
   business_ref = "{{json.order_no}}"
   receipt      = "http GET /receipts/{{call_id}}"   # what is asked when a reply is missing
+  receipt_fence = "POST /receipts/{{call_id}}/fence" # what keeps a call that never came from coming late
+  reversal     = "POST /orders/{{json.order_no}}/cancel"   # what undoes an order: POST .../CALLID/cancel
   attempt_timeout = 1s   retries = 3   deadline = 15s
   backoff_base = 500ms   backoff_cap = 4s
 }}
