@@ -335,7 +335,7 @@ static long put(const struct options *o, const char *token, json_t *fix, char *w
     buffer_format(&url, "/.samekey/receipts/%s", call);
     if (tenant_text && *tenant_text)
         buffer_format(&url, "?tenant=%s", tenant_text);
-    buffer_text(&body, "{\"state\":\"SUCCESS\",\"evidence\":");
+    buffer_text(&body, "{\"state\":\"SUCCESS\",\"operator\":\"samekey reconcile\",\"evidence\":");
     json_text(&body, slice_text(evidence));
     buffer_byte(&body, '}');
     buffer_format(&header, "Authorization: Bearer %s", token);

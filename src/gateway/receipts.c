@@ -20,6 +20,9 @@
 #define LOOKUP_BUCKETS  4096 /* a power of two */
 #define LOOKUPS_KEPT    8192 /* running receipts kept at once */
 #define ASKER_ARENA_MAX (64u << 10)
+/* Of a report, in bytes. */
+#define EVIDENCE_BYTES_MAX 4000
+#define OPERATOR_BYTES_MAX 255
 
 enum asker_verb { ASK_READ, ASK_FENCE, ASK_CANCEL, ASK_REPORT };
 
@@ -71,6 +74,10 @@ struct asker {
     struct job *watch;
     /* A report. */
     enum call_state reported;
+    struct slice evidence, reporter; /* of a report: why it is believed, and who says so; may be empty */
+    struct task_work work;           /* of the audit row that keeps them */
+    bool contradicts;                /* the report does, what is on record */
+    enum call_state on_record;
     bool has_result;
     int result_status;
     struct slice result_headers, result_body;
@@ -476,7 +483,8 @@ static int64_t longest_tombstone(const struct setup *setup)
 static void no_reversal(struct asker *a)
 {
     answer_problem(a, PROBLEM_REVERSAL_MISSING,
-                   "the call took effect, and no reversal was kept with it (the route's `reversal`); nothing was changed",
+                   "the call took effect, and no reversal was kept with it (the route's `reversal`); nothing "
+                   "was changed",
                    STATE_SUCCESS);
 }
 
@@ -504,13 +512,78 @@ static void begin_reversal(struct asker *a, const struct rows *rows)
     job_submit(job);
 }
 
+static void report_contradicts(struct asker *a)
+{
+    answer_problem(a, PROBLEM_REPORT_CONTRADICTS,
+                   "nothing was changed; a compensation task was made of the difference", a->on_record);
+}
+
+static void evidence_kept(struct job *job)
+{
+    struct asker *a = job->owner;
+    if (job->op.status != STATUS_OK) /* the line `reported` has it */
+        log_event(a->shard->log, LOG_LEVEL_ERROR, clock_wall_ms(), a->id.call_id, "evidence_not_stored",
+                  LOG_TEXT("evidence", a->evidence), LOG_TEXT("key", job->op.row.key),
+                  LOG_TEXT("route", job->op.row.route), LOG_TEXT("trace_id", job->op.row.trace_id));
+    if (a->request && a->contradicts) {
+        report_contradicts(a);
+    } else if (a->request) {
+        a->verb = ASK_READ;
+        look_up_again(a);
+    }
+    job_free(job);
+    drop(a);
+}
+
+/* A report was followed, or contradicts what stands. Whoever gave evidence finds it among what people changed, also when
+ * he has hung up. */
+static void reported(struct asker *a, const struct job *done, bool contradicts)
+{
+    const struct call_row *row = &done->op.row;
+    char what[32];
+    if (!contradicts) {
+        log_event(a->shard->log, LOG_LEVEL_INFO, clock_wall_ms(), a->id.call_id, "reported",
+                  LOG_STRING("state", state_text(a->reported)), LOG_TEXT("evidence", a->evidence),
+                  LOG_TEXT("by", a->reporter), LOG_TEXT("key", row->key), LOG_TEXT("route", row->route),
+                  LOG_TEXT("trace_id", row->trace_id));
+        cache_drop(a->shard->cache, &a->id.call_digest);
+    }
+    struct job *job = a->evidence.len ? job_new(a->shard, STORE_AUDIT, hold(a), evidence_kept) : NULL;
+    if (!job) {
+        if (a->evidence.len)
+            drop(a);
+        if (a->request && contradicts) {
+            report_contradicts(a);
+        } else if (a->request) {
+            a->verb = ASK_READ;
+            look_up_again(a);
+        }
+        return;
+    }
+    snprintf(what, sizeof what, "%s %s", contradicts ? "contradict" : "report", state_text(a->reported));
+    a->work.audit = (struct audit_row){.call = done->op.id,
+                                       .tenant = a->id.tenant,
+                                       .call_id = a->id.call_id,
+                                       .who = a->reporter.len ? a->reporter : slice_text("report token"),
+                                       .evidence = a->evidence};
+    (void)arena_copy(&a->arena, slice_text(what), &a->work.audit.what);
+    a->contradicts = contradicts;
+    job->op.row.key = row->key;
+    job->op.row.route = row->route;
+    job->op.row.trace_id = row->trace_id;
+    job->op.work = &a->work;
+    job_submit(job);
+}
+
 static void changed(struct job *job)
 {
     struct asker *a = job->owner;
     const struct rows *rows = &job->op.rows;
     const struct call_row *row = &rows->call;
     struct shard *shard = a->shard;
-    if (!a->request) {
+    if ((job->op.kind == STORE_END || job->op.kind == STORE_TASK) && job->op.status == STATUS_OK) {
+        reported(a, job, job->op.kind == STORE_TASK);
+    } else if (!a->request) {
         /* nobody listens */
     } else if (job->op.kind == STORE_REVERSE && job->op.status == STATUS_NOT_FOUND) {
         no_reversal(a);
@@ -544,19 +617,9 @@ static void changed(struct job *job)
                       LOG_TEXT("route", row->route), LOG_TEXT("trace_id", row->trace_id));
         }
         answer_rows(a, rows);
-    } else if (job->op.kind == STORE_TASK) {
-        answer_problem(a, PROBLEM_REPORT_CONTRADICTS,
-                       "nothing was changed; a compensation task was made of the difference", row->state);
-    } else if (job->op.status == STATUS_CONFLICT) {
+    } else {
         answer_problem(a, PROBLEM_REPORT_CONTRADICTS,
                        "the call ended otherwise meanwhile; nothing was changed", row->state);
-    } else {
-        log_event(shard->log, LOG_LEVEL_INFO, clock_wall_ms(), a->id.call_id, "reported",
-                  LOG_STRING("state", state_text(a->reported)), LOG_TEXT("key", job->op.row.key),
-                  LOG_TEXT("route", job->op.row.route), LOG_TEXT("trace_id", job->op.row.trace_id));
-        cache_drop(shard->cache, &a->id.call_digest);
-        a->verb = ASK_READ;
-        look_up_again(a);
     }
     job_free(job);
     drop(a);
@@ -644,6 +707,10 @@ static void do_report(struct asker *a, const struct rows *rows)
     job->op.task_cause = TASK_CAUSE_CONTRADICTED;
     job->op.drop_kept = true;
     if (ended) {
+        a->on_record = row->state;
+        (void)arena_copy(&a->arena, row->key, &job->op.row.key);
+        (void)arena_copy(&a->arena, row->route, &job->op.row.route);
+        (void)arena_copy(&a->arena, row->trace_id, &job->op.row.trace_id);
         log_event(a->shard->log, LOG_LEVEL_WARNING, clock_wall_ms(), a->id.call_id, "report_contradicts",
                   LOG_STRING("reported", state_text(a->reported)),
                   LOG_STRING("on_record", state_text(row->state)), LOG_TEXT("key", row->key),
@@ -744,6 +811,16 @@ static void check_then_act(struct asker *a)
 }
 
 /* Result of a report: {"status","headers","body","body_encoding"}, read like any receipt's. */
+/* A member that may be missing. False: it is no text, or too long. */
+static bool report_text(struct asker *a, const json_t *root, const char *name, size_t max, struct slice *out)
+{
+    const json_t *text = json_object_get(root, name);
+    if (!text || json_is_null(text))
+        return true;
+    return json_is_string(text) && json_string_length(text) <= max &&
+           arena_copy(&a->arena, slice_of(json_string_value(text), json_string_length(text)), out);
+}
+
 static enum problem read_report(struct asker *a, const char **why)
 {
     json_error_t error;
@@ -757,6 +834,10 @@ static enum problem read_report(struct asker *a, const char **why)
         goto done;
     if (!state_parse(slice_text(json_string_value(state)), &a->reported) ||
         (a->reported != STATE_SUCCESS && a->reported != STATE_FAILED))
+        goto done;
+    *why = "evidence and operator are texts, of at most 4000 and 255 bytes";
+    if (!report_text(a, root, "evidence", EVIDENCE_BYTES_MAX, &a->evidence) ||
+        !report_text(a, root, "operator", OPERATOR_BYTES_MAX, &a->reporter))
         goto done;
     json_t *result = json_object_get(root, "result");
     if (result && !json_is_null(result)) {

@@ -14,6 +14,7 @@ import signal
 import sqlite3
 import subprocess
 import time
+import urllib.request
 
 import pytest
 from logs import SAMEKEY, codes, diagnose, run, write_jsonl
@@ -267,6 +268,10 @@ def test_corrections_go_through_the_gateway(tmp_path):
             assert found(reconcile(*sides)) == found(document), "a dry run and a refused one changed nothing"
             done = run("reconcile", "--apply", tmp_path / "plan.jsonl", *at, tmp_path / "token")
             assert done.returncode == 0 and b"c-1: SUCCESS (reconcile:" in done.stdout, done.stdout
+            with urllib.request.urlopen(f"http://127.0.0.1:{admin}/v1/audit") as answer:
+                kept, = json.load(answer)["items"]
+            assert (kept["call_id"], kept["operator"], kept["action"], kept["outcome"]) == ("c-1", "samekey reconcile", "report", "SUCCESS")
+            assert kept["evidence"] == plan[0]["evidence"]
             document = reconcile(*sides, "--plan", tmp_path / "plan.jsonl", expect=1)
             assert found(document) == [("still-open", "order:2")] and (tmp_path / "plan.jsonl").read_text() == ""
 
