@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The gateway writes its evidence as English sentences of a known shape (src/core/outcome.c). In English they are shown as
+// The gateway writes its evidence as English sentences of a known shape (src/core/outcome.c, compensation.c). In English they are shown as
 // they are; in Chinese the known shapes are said again, and a sentence of no known shape is shown as it came.
 import { language } from './words.js';
 
@@ -25,6 +25,13 @@ const PHRASES = [
   [/^given up by us/, '由我方放弃'],
   [/^refused by our own limits; nothing was sent/, '被网关自身的限制拒绝；没有发出任何内容'],
   [/^the process that worked on it stopped before it could write down the ending/, '处理该调用的进程在写下结局之前停止了'],
+  [/^the callee's receipt does not tell/, '服务的回执没有给出结论'],
+  [/^the callee's receipt says that it took effect/, '服务的回执表明已经生效'],
+  [/^the callee's receipt says that it failed for good/, '服务的回执表明已最终失败'],
+  [/^the callee still works on it/, '服务仍在处理'],
+  [/^the callee does not know it, and it may still arrive there/, '服务不知道该请求，但它仍可能到达'],
+  [/^the callee did not fence it/, '服务没有封禁它'],
+  [/^fenced at the callee: it can never run/, '已在服务侧封禁：它不会再执行'],
   [/ before anything was sent/, '（没有发出任何内容）'],
   [/ after the whole request was sent/, '（请求已完整发出）'],
   [/ after a part of the body was sent/, '（请求正文只发出一部分）'],

@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { House, READ_TOKEN, settled, TOKEN, TRACE, until, XSS } from './house.mjs';
 
-const BYTES_MAX = 60 * 1024;
+const BYTES_MAX = 60 * 1000;
 let house;
 
 before(async () => {

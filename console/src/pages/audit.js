@@ -20,7 +20,6 @@ export function Audit({ query }) {
     { name: t('col.what'), cell: (a) => html`<span class="row">${t(`audit.${a.action}`)}${a.outcome && html`<${Badge} word=${a.outcome} />`}</span>` },
     { name: t('col.call'), cell: (a) => a.call_id && html`<a class="mono" href=${link(['calls', a.call_id], { tenant: a.tenant })}>${a.call_id}</a>` },
     { name: t('evidence'), cell: (a) => a.evidence && html`<span class="said">${a.evidence}</span>` },
-    { name: t('col.from'), cell: (a) => a.from && html`<code>${a.from}</code>` },
   ];
   const submit = (event) => {
     event.preventDefault();

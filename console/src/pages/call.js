@@ -55,7 +55,7 @@ function About({ call }) {
     [t('col.ref'), call.business_ref && finder('ref', call.business_ref)],
     [t('col.trace'), call.trace_id && finder('trace', call.trace_id)],
     [t('col.route'), call.route],
-    [t('col.tenant'), call.tenant],
+    [t('col.tenant'), !call.tenant.startsWith(call.credential) && call.tenant], // without `tenant` the credential is it
     [t('call.credential'), call.credential && html`<code>${call.credential}</code>`],
     [t('call.received'), truth(call.received)],
     [t('call.executed'), truth(call.executed)],

@@ -61,7 +61,7 @@ export function Failure({ error, retry }) {
 }
 
 export function Facts({ rows }) {
-  return html`<dl class="facts">${rows.filter((row) => row && row[1] != null && row[1] !== '').map(([name, value]) =>
+  return html`<dl class="facts">${rows.filter((row) => row && row[1] != null && row[1] !== '' && row[1] !== false).map(([name, value]) =>
     html`<dt>${name}</dt><dd>${value}</dd>`)}</dl>`;
 }
 

@@ -26,7 +26,10 @@ function build(node, lines, format) {
   return new uPlot({
     width: Math.max(node.clientWidth, 200), height: HEIGHT, legend: { show: false }, padding: [8, 8, 0, 0],
     cursor: { y: false, points: { size: 6 }, drag: { setScale: false } },
-    scales: { x: { time: false, range: (u, min, max) => [Math.min(min, max - SHOWN_MIN_S), max] },
+    scales: { x: { time: false, range: (u, min, max) => {
+      const end = max ?? Date.now() / 1000;
+      return [Math.min(min ?? end, end - SHOWN_MIN_S), end];
+    } },
       y: { range: (u, min, max) => [0, Math.max(max * 1.15, lines.floor ?? 0) || 1] } },
     axes: [{ ...axis, grid: { show: false }, space: 70, size: 26, incrs: [30, 60, 120, 300], values: (u, at, axis, space, step) => at.map(step < 60 ? clockFine : clock) },
       { ...axis, size: 54, space: 34, values: (u, at) => at.map(format) }],

@@ -46,7 +46,6 @@ export function ofAudit(rows) {
     title: t(`audit.${row.action}.by`, { who: row.operator }),
     badge: row.outcome && html`<${Badge} word=${row.outcome} />`,
     quote: row.evidence,
-    more: row.from && t('event.from', { from: row.from }),
   }));
 }
 
