@@ -286,7 +286,11 @@ static const char *label_text(enum labels labels, size_t label)
     }
 }
 
-static const char *const label_names[] = {"", "", "outcome", "problem", "answer", "state", "status", "layer"};
+/* Besides the route, of each of enum labels. */
+static const char *const label_names[] = {
+    [LABELS_NONE] = "",           [LABELS_ROUTE] = "",        [LABELS_ROUTE_OUTCOME] = "outcome",
+    [LABELS_PROBLEM] = "problem", [LABELS_ANSWER] = "answer", [LABELS_STATE] = "state",
+    [LABELS_TASK] = "status",     [LABELS_LAYER] = "layer"};
 
 /* The first values of two sets mean "none": no request ends so. */
 static size_t first_label(enum labels labels)
@@ -354,10 +358,14 @@ void metrics_write(const struct metrics *m, struct buffer *out)
 void metrics_document(struct buffer *out)
 {
     static const char *const kinds[] = {"counter", "gauge", "histogram"};
-    static const char *const labels[] = {"",          "`route`",  "`route`, `outcome`",
-                                         "`problem`", "`answer`", "`state`", "`layer`"};
     buffer_text(out, "| metric | type | labels | |\n|---|---|---|---|\n");
-    for (size_t i = 0; i < METRIC_COUNT; i++)
-        buffer_format(out, "| `%s` | %s | %s | %s |\n", rows[i].name, kinds[rows[i].kind],
-                      labels[rows[i].labels], rows[i].help);
+    for (size_t i = 0; i < METRIC_COUNT; i++) {
+        const char *label = label_names[rows[i].labels];
+        buffer_format(out, "| `%s` | %s | ", rows[i].name, kinds[rows[i].kind]);
+        if (by_route(rows[i].labels))
+            buffer_text(out, label[0] ? "`route`, " : "`route`");
+        if (label[0])
+            buffer_format(out, "`%s`", label);
+        buffer_format(out, " | %s |\n", rows[i].help);
+    }
 }
