@@ -80,9 +80,11 @@ static bool copy(struct slice s, char *out, size_t most)
 /* USER:PASSWORD@ in front of the place, where there is one. */
 static bool take_login(struct slice *s, struct cache_address *a, struct buffer *why)
 {
-    struct slice login, rest, user, password;
-    if (!split(*s, '@', true, &login, &rest))
+    struct slice login, rest, user, password, place;
+    struct slice authority = split(*s, '/', false, &place, &rest) ? place : *s;
+    if (!split(authority, '@', true, &login, &rest))
         return true;
+    rest.len = s->len - login.len - 1;
     if (!split(login, ':', false, &user, &password) || password.len == 0 ||
         !decode(user, a->user, CACHE_PASSWORD_BYTES_MAX) ||
         !decode(password, a->password, CACHE_PASSWORD_BYTES_MAX)) {

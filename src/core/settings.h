@@ -249,8 +249,8 @@ void settings_value_text(struct buffer *out, const struct settings *s, const str
 void settings_value_shown(struct buffer *out, const struct settings *s, const struct route_settings *route,
                           const struct setting *row);
 
-/* Adds a text that may be or hold SCHEME://USER:PASSWORD@..., with *** for the password: what stands between the first
- * colon behind :// and the last @, and the value of a parameter password=. */
+/* Adds a text that may be or hold SCHEME://USER:PASSWORD@..., with *** for the password (what stands between the first
+ * colon and the last @ in front of the path) and for the value of a parameter password=. */
 void settings_url_shown(struct buffer *out, struct slice text);
 
 /* Adds the whole configuration, readable as a configuration file, with each value's origin as a comment. */

@@ -141,10 +141,11 @@ static void write_parameters(struct buffer *out, const char *text, const char *e
 void settings_url_shown(struct buffer *out, struct slice text)
 {
     const char *end = text.data + text.len, *scheme = NULL, *colon = NULL, *at = NULL;
+    static const char ends[] = "/?#\""; /* of the part of a URL in which a password may stand */
     for (size_t i = 0; i + 2 < text.len && !scheme; i++)
         if (memcmp(text.data + i, "://", 3) == 0)
             scheme = text.data + i + 3;
-    for (const char *c = scheme; c && c < end; c++) {
+    for (const char *c = scheme; c && c < end && !memchr(ends, *c, sizeof ends - 1); c++) {
         if (*c == ':' && !colon)
             colon = c;
         if (*c == '@')

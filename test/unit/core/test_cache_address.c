@@ -35,6 +35,8 @@ static void addresses_that_are_taken(void **state)
         {"unix:/run/redis.sock", "", "/run/redis.sock", "", "", 0, 0},
         {"unix:/run/redis.sock?db=4", "", "/run/redis.sock", "", "", 0, 4},
         {"unix://u:p@/run/redis.sock?db=4", "", "/run/redis.sock", "u", "p", 0, 4},
+        {"unix://:p@/run/redis@1.sock", "", "/run/redis@1.sock", "", "p", 0, 0},
+        {"unix:///run/redis@1.sock", "", "/run/redis@1.sock", "", "", 0, 0},
         {"unix:///run/redis.sock", "", "/run/redis.sock", "", "", 0, 0},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -70,6 +72,7 @@ static void addresses_that_are_refused(void **state)
         {"redis://h/70000", "number of a database"},
         {"redis://pw@h", "USER:PASSWORD"},
         {"redis://u:@h", "USER:PASSWORD"},
+        {"redis://u:a/b@h", "number of a database"},
         {"redis://u:%4@h", "USER:PASSWORD"},
         {"redis://u:%00@h", "USER:PASSWORD"},
         {"rediss://h", "TLS"},
