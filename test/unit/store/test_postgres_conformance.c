@@ -11,7 +11,7 @@ static enum status clocked_raise(struct store *store, int64_t covers_since_ms);
 #define store_batch              clocked_batch
 #define store_raise_covers_since clocked_raise
 #define CONFORMANCE_SHARED       1
-#include "conformance.c"
+#include "lists.c"
 #undef store_batch
 #undef store_raise_covers_since
 #include "postgres_server.h"
@@ -97,7 +97,9 @@ int main(void)
     }
     server_make();
     prepare();
+    const struct CMUnitTest pages[] = {LISTS};
     int failed = cmocka_run_group_tests_name("PostgreSQL", conformance, NULL, NULL);
+    failed += cmocka_run_group_tests_name("lists in PostgreSQL", pages, NULL, NULL);
     PQfinish(side);
     server_clean();
     return failed;
