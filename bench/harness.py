@@ -10,6 +10,7 @@ import http.client
 import json
 import os
 import pathlib
+import pwd
 import resource
 import shutil
 import signal
@@ -132,14 +133,14 @@ class Program:
     """A process that serves a port, with its talk in a file; a context manager that stops it. It is ready when it
     answers GET `ready`, or with None when it takes a connection; `ready_s` is how long that took."""
 
-    def __init__(self, name, command, port, work, ready="/", pass_fds=(), env=None):
-        self.name, self.port = name, port
+    def __init__(self, name, command, port, work, ready="/", pass_fds=(), env=None, stop_by=signal.SIGTERM, **who):
+        self.name, self.port, self.stop_by = name, port, stop_by
         self.log = pathlib.Path(work) / f"{name}.log"
         began = time.monotonic()
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, pass_fds=pass_fds,
-                env=env,
+                env=env, **who,
             )
         end = began + READY_S
         while True:
@@ -165,7 +166,7 @@ class Program:
 
     def stop(self):
         if self.process.poll() is None:
-            self.process.terminate()
+            self.process.send_signal(self.stop_by)
             try:
                 self.process.wait(STOP_S)
             except subprocess.TimeoutExpired:
@@ -337,6 +338,85 @@ def start_node_idempotency(work, callee_port, number=0):
     return together
 
 
+# Nothing durable is turned off: fsync and synchronous_commit are PostgreSQL's defaults. Both who are measured on it get
+# the same, some more memory and log than the defaults of a small machine.
+POSTGRES_SETTINGS = {"max_connections": 200, "shared_buffers": "256MB", "max_wal_size": "4GB", "wal_compression": "on",
+                     "checkpoint_timeout": "15min", "listen_addresses": "127.0.0.1"}
+
+
+def postgres_account():
+    """PostgreSQL refuses to run as root: the user that Debian's package made, else nobody."""
+    if os.geteuid() != 0:
+        return {}
+    for name in ("postgres", "nobody"):
+        with contextlib.suppress(KeyError):
+            account = pwd.getpwnam(name)
+            return {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": []}
+    raise Wrong("root needs a user postgres or nobody to run PostgreSQL as")
+
+
+def postgres_bin():
+    folders = sorted(pathlib.Path("/usr/lib/postgresql").glob("*/bin"), key=lambda folder: int(folder.parent.name))
+    if not folders:
+        raise Wrong("PostgreSQL is not installed (bench/peers/install)")
+    return folders[-1]
+
+
+def postgres_url(port):
+    return f"postgres://bench@127.0.0.1:{port}/postgres"
+
+
+def add_postgres(together, place):
+    """A PostgreSQL server of its own on this disk; its part, whose port is the server's."""
+    who, port = postgres_account(), free_port()
+    place.mkdir(parents=True)
+    for folder in (place.parent, place.parent.parent):
+        folder.chmod(folder.stat().st_mode | 0o711)
+    if who:
+        os.chown(place, who["user"], who["group"])
+    done = subprocess.run([postgres_bin() / "initdb", "-D", place / "data", "-A", "trust", "-U", "bench", "--locale", "C.UTF-8"],
+                          cwd=place, capture_output=True, text=True, **who)
+    if done.returncode:
+        raise Wrong(f"initdb failed: {done.stderr}")
+    command = [str(postgres_bin() / "postgres"), "-D", str(place / "data"), "-p", str(port), "-k", str(place)]
+    command += [f"-c{name}={value}" for name, value in POSTGRES_SETTINGS.items()]
+    part = together.add(f"{together.name}-postgres", command, port, place.parent, ready=None, stop_by=signal.SIGINT, **who)
+    end = time.monotonic() + READY_S
+    while subprocess.run([postgres_bin() / "pg_isready", "-q", "-h", "127.0.0.1", "-p", str(port)]).returncode:
+        if time.monotonic() > end:
+            together.stop()
+            raise Wrong(f"PostgreSQL does not answer:\n{part.tail()}")
+        time.sleep(0.05)
+    return part
+
+
+def start_pg_middleware(work, callee_port, number=0):
+    """bench/peers/pg_middleware.js in two processes, with a PostgreSQL of its own."""
+    name = "pg-middleware"
+    port, place = free_port(), pathlib.Path(work) / f"{name}-{number}"
+    together = Together(name)
+    server = add_postgres(together, place / "postgres")
+    command = [node(), str(ROOT / "bench/peers/pg_middleware.js"), str(port), str(callee_port), postgres_url(server.port), "2"]
+    together.add(name, command, port, place, ready="/count")
+    return together
+
+
+def start_gateway_on_postgres(samekey, work, callee_port, number=0):
+    """The gateway with its store in a PostgreSQL of its own, which has the settings that pg-middleware's has."""
+    name = "gateway-postgres"
+    place = pathlib.Path(work) / f"{name}-{number}"
+    together = Together(name)
+    server = add_postgres(together, place / "postgres")
+    try:
+        gateway = start_gateway(samekey, work, callee_port, f"postgres-{number}", store=postgres_url(server.port))
+    except Wrong:
+        together.stop()
+        raise
+    together.parts.append(gateway)
+    together.port, together.admin = gateway.port, gateway.admin
+    return together
+
+
 def start_restate(work, callee_port, number=0):
     """One Restate node as it comes from npm (its log is synced), and a service in Node that makes the call."""
     name = "restate"
@@ -378,7 +458,7 @@ bind-address = "127.0.0.1:{port}"
 
 
 def start_gateway(samekey, work, callee_port, number=0, store=None, settings="", route="", admin=True):
-    """The gateway on a fresh SQLite file, or on `store`. Nothing durable is turned off; limits are set so that none
+    """The gateway on a fresh SQLite file, or on `store` (a file, or a PostgreSQL URL). Nothing durable is turned off; limits are set so that none
     refuses. `settings` are further lines of the file, `route` of its route orders."""
     port, place = free_port(), pathlib.Path(work) / f"gateway-{number}"
     admin_port = free_port() if admin else None
@@ -390,7 +470,7 @@ def start_gateway(samekey, work, callee_port, number=0, store=None, settings="",
     configuration = f"""# made by bench/harness.py
 listen = {{"127.0.0.1:{port}"}}
 admin  = "{f"127.0.0.1:{admin_port}" if admin else ""}"
-store  = "sqlite:{store}"
+store  = "{store if "://" in str(store) else f"sqlite:{store}"}"
 store_queue = 65536
 drain  = 1s
 {settings}

@@ -31,13 +31,17 @@ SPEED = [
     ("replay", 64, ("gateway",)),
     ("receipt", 64, ("gateway",)),
     ("get", 64, ("nginx", "gateway")),
+    ("unique", 256, ("gateway-postgres", "pg-middleware")),
     ("unique", 64, ("restate",)),  # last: it works by itself even when nobody calls
 ]
+# Started when their turn comes: they work by themselves too, even when nobody calls.
+LATE = {"restate", "gateway-postgres", "pg-middleware"}
 # Started for each repeat anew on empty stores; the plain proxies and the callee stay.
 PEERS = {
     "lua-redis-always": lambda work, port, n: harness.start_lua(work, port, "always", n),
     "lua-redis-everysec": lambda work, port, n: harness.start_lua(work, port, "everysec", n),
     "node-idempotency": harness.start_node_idempotency,
+    "pg-middleware": harness.start_pg_middleware,
     "restate": harness.start_restate,
 }
 
@@ -57,12 +61,14 @@ def speed(options, work, callee, needed, number, say):
                     start = harness.start_haproxy(work, callee.port)
                 elif name == "gateway":
                     start = harness.start_gateway(options.samekey, work, callee.port, number)
+                elif name == "gateway-postgres":
+                    start = harness.start_gateway_on_postgres(options.samekey, work, callee.port, number)
                 else:
                     start = PEERS[name](work, callee.port, number)
                 running[name] = stack.enter_context(start)
             return running[name]
 
-        for name in sorted(wanted - {"restate"}):
+        for name in sorted(wanted - LATE):
             program_of(name)
         for mode, connections, programs in SPEED:
             turn = number % len(programs)

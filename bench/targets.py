@@ -79,6 +79,8 @@ def targets():
                      *ratio(("unique", connections, "gateway"), [("unique", connections, p) for p in DURABLE_PEERS]))
     yield Target("restate", "unique calls × Restate, one node", "64 connections", 15, 25,
                  *ratio(("unique", 64, "gateway"), [("unique", 64, "restate")]))
+    yield Target("postgres", "PostgreSQL store × the hand-written middleware", "256 connections", 4, 7,
+                 *ratio(("unique", 256, "gateway-postgres"), [("unique", 256, "pg-middleware")]))
     one = ("unique", 1, "gateway")
     yield Target("alone", "median of a unique call, against fdatasync", "1 connection", alone_bound(3, 150),
                  alone_bound(2.2, 100), speeds(lambda get: get(*one)["latency_us"]["p50"]), {one}, "µs", more=False)
