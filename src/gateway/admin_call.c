@@ -197,7 +197,9 @@ static void erased(struct job *job)
             endings_forget(shard, &original);
         }
         log_event(shard->log, LOG_LEVEL_INFO, clock_wall_ms(), row->call_id, "erased",
-                  LOG_TEXT("operator", v->work.audit.who), LOG_TEXT("peer", request_peer(q->request)));
+                  LOG_TEXT("operator", v->work.audit.who), LOG_TEXT("peer", request_peer(q->request)),
+                  LOG_TEXT("key", row->key), LOG_TEXT("route", row->route),
+                  LOG_TEXT("trace_id", row->trace_id));
         struct job *again = inquiry_job(q, STORE_READ, call_found);
         if (again) {
             again->op.id = row->id;

@@ -68,7 +68,9 @@ static void resolved(struct job *job)
         log_event(shard->log, LOG_LEVEL_INFO, clock_wall_ms(), s->work.now.call_id, "resolved_by_person",
                   LOG_STRING("outcome", state_text(s->verdict->state)),
                   LOG_STRING("status", task_status_text(s->work.now.status)),
-                  LOG_TEXT("operator", s->verdict->operator), LOG_NUMBER("task", s->task));
+                  LOG_TEXT("operator", s->verdict->operator), LOG_NUMBER("task", s->task),
+                  LOG_TEXT("key", s->work.now.key), LOG_TEXT("route", s->work.now.route),
+                  LOG_TEXT("trace_id", s->work.now.trace_id));
     settling_over(s, job);
 }
 

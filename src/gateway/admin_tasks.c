@@ -180,7 +180,9 @@ static void run_asked(struct job *job)
         inquiry_refuse_task(q, job);
     } else if (inquiry_read_well(q, job)) {
         log_event(q->admin->shard->log, LOG_LEVEL_INFO, clock_wall_ms(), r->work.now.call_id,
-                  "round_asked_for", LOG_TEXT("operator", r->work.audit.who), LOG_NUMBER("task", job->op.id));
+                  "round_asked_for", LOG_TEXT("operator", r->work.audit.who), LOG_NUMBER("task", job->op.id),
+                  LOG_TEXT("key", r->work.now.key), LOG_TEXT("route", r->work.now.route),
+                  LOG_TEXT("trace_id", r->work.now.trace_id));
         inquiry_tell_task(q, job->op.id, &r->page);
     }
     inquiry_done(job);
