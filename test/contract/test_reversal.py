@@ -37,6 +37,14 @@ def reversal_of(shop, order):
     return shop.gateway.receipt(order.receipt()["reversed_by"]).json()
 
 
+def await_reversal(shop, order, state="SUCCESS"):
+    """Its document once it says so: another loop may tell of a running call for a moment longer."""
+    def says():
+        document = reversal_of(shop, order)
+        return document if document["state"] == state else None
+    return until(says, 30)
+
+
 def test_a_call_that_took_effect_is_undone_by_a_linked_call(open_shop):
     shop = open_shop()
     order = shop.order()
@@ -44,8 +52,7 @@ def test_a_call_that_took_effect_is_undone_by_a_linked_call(open_shop):
     answer = cancel(shop, order)
     document = answer.json()
     assert answer.status == 200 and document["state"] == "SUCCESS" and document["reversed_by"]
-    until(lambda: reversal_of(shop, order)["state"] == "SUCCESS", 20)
-    reversal = reversal_of(shop, order)
+    reversal = await_reversal(shop, order)
     assert reversal["reverses"] == order.call_id and reversal["call_id"] == document["reversed_by"]
     assert reversal["call_id_source"] == "gateway" and reversal["result"]["status"] == 200
     assert order.counts == (1, 1, 1)
@@ -67,7 +74,7 @@ def test_asked_for_twice_it_is_one(open_shop):
     order.send()
     first = cancel(shop, order).json()["reversed_by"]
     assert cancel(shop, order).json()["reversed_by"] == first
-    until(lambda: reversal_of(shop, order)["state"] == "SUCCESS", 20)
+    await_reversal(shop, order)
     assert cancel(shop, order).json()["reversed_by"] == first
     assert order.counts == (1, 1, 1)
 
@@ -79,7 +86,7 @@ def test_raced_by_eight_it_is_one(open_shop):
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
         answers = list(pool.map(lambda _: cancel(shop, order), range(24)))
     assert {a.status for a in answers} == {200} and len({a.json()["reversed_by"] for a in answers}) == 1
-    until(lambda: reversal_of(shop, order)["state"] == "SUCCESS", 20)
+    await_reversal(shop, order)
     assert order.counts == (1, 1, 1)
     assert shop.gateway.rows("select count(*) from call where reverses is not null") == [(1,)]
 
@@ -90,10 +97,10 @@ def test_while_it_runs_the_operation_is_in_progress(open_shop):
     order.send()
     shop.orders.switch(fault="slow=1500", times=1)
     cancel(shop, order)
-    until(lambda: reversal_of(shop, order)["state"] == "PROCESSING", 10)
+    await_reversal(shop, order, "PROCESSING")
     meanwhile = order.send(call_id=unique("c"))
     assert (meanwhile.status, meanwhile.slug) == (409, "operation-in-progress")
-    until(lambda: reversal_of(shop, order)["state"] == "SUCCESS", 20)
+    await_reversal(shop, order)
     assert order.send(call_id=unique("c")).slug == "operation-reversed"
     assert order.counts == (1, 1, 1)
 
@@ -104,10 +111,10 @@ def test_a_reversal_whose_reply_is_lost_is_asked_and_not_repeated(open_shop):
     order.send()
     shop.orders.switch(fault="drop-after-effect", times=1, receipts="down")
     cancel(shop, order)
-    until(lambda: reversal_of(shop, order)["state"] == "UNKNOWN", 20)
+    await_reversal(shop, order, "UNKNOWN")
     assert order.send(call_id=unique("c")).slug == "operation-in-progress"
     shop.orders.switch(receipts="up")
-    until(lambda: reversal_of(shop, order)["state"] == "SUCCESS", 20)
+    await_reversal(shop, order)
     assert order.counts == (1, 1, 1)
     assert shop.gateway.tasks(order.receipt()["reversed_by"]) == [(REVERSED,)]
     assert shop.orders.requests("POST /orders/{x}/cancel") == 1
@@ -119,7 +126,7 @@ def test_a_reversal_that_never_came_is_sent_again_when_its_receipt_says_so(open_
     order.send()
     shop.orders.switch(fault="drop-before-effect", times=1)
     cancel(shop, order)
-    until(lambda: reversal_of(shop, order)["state"] == "SUCCESS", 20)
+    await_reversal(shop, order)
     assert order.counts == (1, 1, 1)
 
 
@@ -129,7 +136,7 @@ def test_a_reversal_the_service_refuses_goes_to_a_person_and_the_effect_stands(o
     order.send()
     shop.orders.switch(fault="status=422", times=1)
     cancel(shop, order)
-    until(lambda: reversal_of(shop, order)["state"] == "FAILED", 20)
+    await_reversal(shop, order, "FAILED")
     until(lambda: shop.gateway.tasks(order.receipt()["reversed_by"]) == [(MANUAL,)], 10)
     attached = order.send(call_id=unique("c"))
     assert (attached.status, attached.replayed) == (201, True)
@@ -143,7 +150,7 @@ def test_killed_right_after_the_answer_it_is_done_by_the_next_process(open_shop)
     shop.orders.switch(fault="slow=400", times=5)
     assert cancel(shop, order).status == 200
     shop.gateway.restart()
-    until(lambda: reversal_of(shop, order)["state"] == "SUCCESS", 30)
+    await_reversal(shop, order)
     assert order.counts == (1, 1, 1)
 
 
@@ -183,7 +190,7 @@ def test_a_shared_effect_is_undone_once_for_all(open_shop):
     order.send()
     assert order.send(call_id=second).replayed
     first = shop.gateway.cancel(second).json()
-    until(lambda: reversal_of(shop, order)["state"] == "SUCCESS", 20)
+    await_reversal(shop, order)
     assert first["reversed_by"] == order.receipt()["reversed_by"] and order.counts == (1, 1, 1)
 
 
@@ -200,7 +207,7 @@ def test_a_failed_call_is_fenced_and_undone_where_the_route_says_so(open_shop):
     order = shop.order()
     assert order.send(fault="status=400").status == 400
     until(lambda: order.receipt()["reversed_by"], 20)
-    until(lambda: reversal_of(shop, order)["state"] == "FAILED", 20)  # there is no such order to cancel
+    await_reversal(shop, order, "FAILED")  # there is no such order to cancel
     assert shop.orders.receipt(order.call_id) == "FAILED"
 
 
@@ -215,7 +222,7 @@ def test_the_command(open_shop):
 
     first = run()
     assert first.returncode == 0, first.stdout + first.stderr
-    until(lambda: reversal_of(shop, order)["state"] == "SUCCESS", 20)
+    await_reversal(shop, order)
     assert run().returncode == 0 and order.counts == (1, 1, 1)
 
 
