@@ -357,3 +357,37 @@ story('light and dark by the system and by choice', { colorScheme: 'dark' }, asy
   await page.getByLabel('Appearance').selectOption('');
   assert.equal(await ground(), dark);
 });
+
+story('a long list goes on by cursor, and no row comes twice', {}, async (page) => {
+  for (let n = 0; n < 60; n += 10)
+    await Promise.all(Array.from({ length: 10 }, (_, i) => house.call(`many-${n + i}`, `many-key-${n + i}`, { order_no: `m${n + i}`, amount: '1' })));
+  await house.visit(page, '#/calls?range=1h');
+  await say(page, '50 calls shown');
+  await page.getByRole('button', { name: 'Show more' }).click();
+  await page.waitForFunction(() => document.querySelectorAll('tbody tr').length > 60);
+  const ids = await page.locator('td.main-cell').allTextContents();
+  assert.equal(new Set(ids).size, ids.length);
+  assert.ok(ids.includes('many-0') && ids.includes('ok-1'));
+});
+
+story('a large answer is text, in its headers too, and shown in part until asked for', {}, async (page) => {
+  await house.call('large-1', 'large-key', {}, { path: '/large' });
+  await house.visit(page, '#/calls/large-1');
+  await say(page, 'The first 8 KiB are shown');
+  await page.locator('.head-lines').getByText(XSS).first().waitFor();
+  assert.equal(await page.locator('.head-lines img, pre img, pre script').count(), 0);
+  await page.getByRole('button', { name: 'Show all' }).click();
+  assert.ok((await page.getByRole('region', { name: 'Body' }).textContent()).length > 30000);
+});
+
+// The last one: it ends the gateway.
+story('a gateway that was restarted asks for the token again and the page comes back where it was', {}, async (page) => {
+  await house.visit(page, '#/calls/ok-1');
+  await house.restart();
+  await page.getByRole('button', { name: 'Refresh' }).click();
+  await page.getByLabel('Token').waitFor({ timeout: 30000 });
+  await page.getByLabel('Token').fill(TOKEN);
+  await page.keyboard.press('Enter');
+  await page.getByRole('heading', { level: 1, name: 'ok-1' }).waitFor();
+  await say(page, 'HTTP 201');
+});

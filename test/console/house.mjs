@@ -6,6 +6,7 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync } from 'node:fs';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { createServer as createHttp } from 'node:http';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
@@ -70,6 +71,12 @@ route "${name}" {
   round_gap_max = ${gap}
   swapped_keys = warn
 }`).join('')}
+route "large" {
+  path = {"/large"}
+  upstream = {"${house.large}"}
+  receipt = none
+  key_missing = pass
+}
 `;
 
 export class House {
@@ -91,11 +98,24 @@ export class House {
       '--db', join(this.folder, 'orders.db')], { stdio: ['ignore', 'pipe', 'ignore'] });
     const [line] = await once(createInterface({ input: this.orders.stdout }), 'line');
     this.service = line.match(/http:\/\/[\d.]+:\d+/)[0];
+    // A service whose answers are large, and hurt whoever shows them as anything but text.
+    this.other = createHttp((request, response) => {
+      request.resume();
+      response.writeHead(200, { 'Content-Type': `text/html; note="${XSS}"`, ETag: `"${XSS}"` });
+      response.end(`${XSS}<script>window.hurt=1</script>${'n'.repeat(30000)}`);
+    }).listen(0, '127.0.0.1');
+    await once(this.other, 'listening');
+    this.large = `http://127.0.0.1:${this.other.address().port}`;
     await writeFile(join(this.folder, 'token'), TOKEN + '\n', { mode: 0o600 });
     await writeFile(join(this.folder, 'read-token'), READ_TOKEN + '\n', { mode: 0o600 });
     [this.port, this.adminPort] = [await freePort(), await freePort()];
     this.url = `http://127.0.0.1:${this.adminPort}`;
     await writeFile(join(this.folder, 'samekey.conf'), conf(this));
+    await this.startGateway();
+    this.browser = await chromium.launch({ executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium', args: ['--no-sandbox'] });
+  }
+
+  async startGateway() {
     this.log = '';
     this.gateway = spawn(program, ['gateway', '-c', join(this.folder, 'samekey.conf')], { stdio: ['ignore', 'ignore', 'pipe'] });
     this.gateway.stderr.on('data', (text) => { this.log += text; });
@@ -103,7 +123,12 @@ export class House {
       if (this.gateway.exitCode !== null) throw new Error(`the gateway ended with ${this.gateway.exitCode}: ${this.log}`);
       return (await fetch(`${this.url}/readyz`)).ok;
     }, 'the gateway is ready');
-    this.browser = await chromium.launch({ executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium', args: ['--no-sandbox'] });
+  }
+
+  async restart() {
+    this.gateway.kill('SIGTERM');
+    await once(this.gateway, 'exit');
+    await this.startGateway();
   }
 
   async close() {
@@ -116,6 +141,8 @@ export class House {
       await once(child, 'exit');
       clearTimeout(slow);
     }
+    this.other?.close();
+    this.other?.closeAllConnections();
     await rm(this.folder, { recursive: true, force: true });
   }
 
