@@ -9,6 +9,8 @@
  * people look for: made over the last FILL_DAYS, with references and traces, some FAILED, some on a route that is seldom
  * used. For bench/admin_bench.
  *
+ * With LIFE_S everything is over so many seconds after it was written: something to purge. The store may be in PostgreSQL.
+ *
  * Says on stderr how it goes, and prints one JSON object: rows, seconds, and the bytes on disk.
  */
 #include "base/buffer.h"
@@ -52,6 +54,8 @@ static bool is_unclear(uint64_t index)
 {
     return people.every && index % people.every == people.every / 2;
 }
+
+static int64_t life_ms; /* of everything that ended; 0: days */
 
 static struct hasher hasher;
 static struct buffer attempts;
@@ -147,6 +151,8 @@ static void end(struct store_op *op, int64_t id, int64_t now)
     row->attempts = buffer_view(&attempts);
     row->result_expires_ms = row->key_expires_ms = now + (int64_t)7 * DAY_MS;
     row->tombstone_expires_ms = now + (int64_t)30 * DAY_MS;
+    if (life_ms)
+        row->result_expires_ms = row->key_expires_ms = row->tombstone_expires_ms = now + life_ms;
 }
 
 /* The ending of a call that people look for. */
@@ -224,16 +230,18 @@ static uint64_t number_or_exit(const char *text, uint64_t max)
 
 int main(int argc, char **argv)
 {
-    if (argc != 4 && argc != 5) {
-        fputs("usage: bench_fill FILE COUNT SEED [UNCLEAR]\n", stderr);
+    if (argc < 4 || argc > 6) {
+        fputs("usage: bench_fill FILE|postgres://... COUNT SEED [UNCLEAR [LIFE_S]]\n", stderr);
         return 64;
     }
     uint64_t count = number_or_exit(argv[2], ROWS_MAX), seed = number_or_exit(argv[3], UINT64_MAX), done = 0;
-    uint64_t unclear = argc == 5 ? number_or_exit(argv[4], count) : 0;
+    uint64_t unclear = argc >= 5 ? number_or_exit(argv[4], count) : 0;
+    if (argc == 6)
+        life_ms = (int64_t)number_or_exit(argv[5], (uint64_t)30 * DAY_MS / 1000) * 1000;
     struct buffer error = {0}, url = {0};
     struct store *store = NULL;
     int result = 69;
-    buffer_format(&url, "sqlite:%s", argv[1]);
+    buffer_format(&url, "%s%s", strstr(argv[1], "://") ? "" : "sqlite:", argv[1]);
     struct store_settings settings = {.url = buffer_cstring(&url), .owner = "bench"};
     if (unclear) {
         people.every = count / unclear;
