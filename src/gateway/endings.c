@@ -78,6 +78,7 @@ void endings_forget(struct shard *shard, const struct digest *call)
 {
     cache_drop(shard->cache, call);
     redis_forget(shard->redis, call);
+    gateway_forget(shard->gateway, call);
 }
 
 bool endings_document_stands(const struct setup *setup, const struct call_row *row)

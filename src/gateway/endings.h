@@ -24,8 +24,8 @@ bool endings_near(struct shard *shard, const struct digest *call, struct rows *r
 void endings_keep(struct shard *shard, const struct rows *rows);
 /* The same for rows that somebody else has kept already, or that came from Redis: in memory only. */
 void endings_keep_near(struct shard *shard, const struct rows *rows);
-/* Nothing kept of this call is told any more, here or by another gateway; other loops' memory ends by itself within
- * CACHE_LIFE_MS. For what changes an ended row: erasure, a reversal. */
+/* Nothing kept of this call is told any more: by this loop from now on, by the others and from Redis soon. The memory of
+ * another gateway ends by itself within CACHE_LIFE_MS. For what changes an ended row: erasure, a reversal. */
 void endings_forget(struct shard *shard, const struct digest *call);
 
 /* Whether a receipt document may be told from rows that a cache has (3). */

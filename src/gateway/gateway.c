@@ -360,6 +360,33 @@ static void give_order(struct order *order, struct shard *shard, void (*open)(st
     mailbox_post(shard->loop, &order->letter);
 }
 
+struct forgetting {
+    struct letter letter;
+    struct shard *shard;
+    struct digest call;
+};
+
+static void on_forget(struct letter *letter)
+{
+    struct forgetting *f = LIST_ENTRY(letter, struct forgetting, letter);
+    cache_drop(f->shard->cache, &f->call);
+    free(f);
+}
+
+void gateway_forget(struct gateway *g, const struct digest *call)
+{
+    for (size_t i = 0; i <= g->count; i++) {
+        struct forgetting *f = calloc(1, sizeof *f);
+        if (!f)
+            return; /* it is forgotten by itself within CACHE_LIFE_MS */
+        f->shard = &g->threads[i].shard;
+        f->call = *call;
+        f->letter.open = on_forget;
+        list_init(&f->letter.link);
+        mailbox_post(f->shard->loop, &f->letter);
+    }
+}
+
 /* ---- the end ------------------------------------------------------------------------------------------------ */
 
 static void leave_home(struct gateway *g)

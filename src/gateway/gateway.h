@@ -28,6 +28,10 @@ bool gateway_ready(const struct gateway *gateway);
 /* Rows and bytes of the store as of its last batch. Any thread. */
 struct store_stats;
 void gateway_store_stats(const struct gateway *gateway, struct store_stats *out);
+/* Every loop's memory forgets this call, soon. Any loop. */
+struct digest;
+void gateway_forget(struct gateway *gateway, const struct digest *call);
+
 /* A loop's link to the cache in front of the store came up or went. Any thread. */
 void gateway_cache_link(struct gateway *gateway, bool up);
 /* What /readyz says of it, behind `ready`: "" where none is configured. A cache that is down takes nothing away: it stays

@@ -64,6 +64,7 @@ def running(house):
     return order, wire, gate
 
 
+@pytest.mark.threads
 def test_a_storm_about_one_call_is_few_reads(house):
     order, wire, gate = running(house)
     before, shared_before, began = reads(house.gateway), shared(house.gateway), time.monotonic()

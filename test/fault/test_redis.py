@@ -188,6 +188,64 @@ def test_a_call_shared_by_key_is_found_by_its_own_id(house, empty):
     assert again.get("X-Original-Call-Id") == order.call_id and again.body == first.body
 
 
+# ---- what is taken back
+
+@pytest.mark.parametrize("memory", ["64m", 0])
+def test_an_erased_answer_is_told_by_nobody(empty, tmp_path, started, memory):
+    house = cached_house(tmp_path, empty.url, memory_bytes_max=memory, loops=4)
+    started.append(house)
+    reachable(house.gateway)
+    order, first, name = done(house, empty)
+    for _ in range(30):  # every loop has it in its memory
+        assert order.send().body == first.body
+    erased = house.gateway.admin("POST", f"/v1/calls/{order.call_id}/erase", {"Content-Type": "application/json"},
+                                 json.dumps({"operator": "mei", "evidence": "asked for"}))
+    assert erased.status == 200
+
+    def all_refuse():
+        return all(order.send().slug == "result-not-kept" for _ in range(20))
+
+    until(all_refuse)
+    until(lambda: empty.read(name) == b"-")  # and nobody may write it again
+    assert order.receipt().json()["result"]["body"] is None and len(order.posts) == 1
+
+
+def test_an_erasure_is_made_up_for_when_redis_is_back(tmp_path, started):
+    redis = Redis(tmp_path / "r", appendonly="yes", appendfsync="always")
+    started.append(redis)
+    house = cached_house(tmp_path / "g", redis.url, cache_timeout="10ms")
+    started.append(house)
+    reachable(house.gateway)
+    order, _, name = done(house, redis)
+    redis.kill()
+    reachable(house.gateway, False)
+    erased = house.gateway.admin("POST", f"/v1/calls/{order.call_id}/erase", {"Content-Type": "application/json"},
+                                 json.dumps({"operator": "mei", "evidence": "asked for"}))
+    assert erased.status == 200
+    redis.start()
+    reachable(house.gateway)
+    until(lambda: redis.read(name) == b"-")
+    assert order.send().slug == "result-not-kept"
+
+
+def test_a_reversal_is_in_the_document_at_once(empty, tmp_path, started):
+    house = cached_house(tmp_path, empty.url, memory_bytes_max="64m", routes={
+        "orders": {**ROUTES["orders"], "reversal": "POST /orders/{call_id}/undo", "receipt": "http GET /receipts/{call_id}"}})
+    started.append(house)
+    reachable(house.gateway)
+    order, first, name = done(house, empty)
+    assert order.receipt().json()["reversed_by"] is None
+    by = house.gateway.cancel(order.call_id).json()["reversed_by"]
+    assert by
+    for _ in range(20):
+        assert order.receipt().json()["reversed_by"] == by
+        assert order.send().body == first.body  # the callId keeps its ending
+    until(lambda: house.gateway.state(by) == "SUCCESS", 20)
+    refused = order.send(call_id=unique("c"))
+    assert (refused.status, refused.slug) == (409, "operation-reversed")
+    until(lambda: empty.read(name) == b"-")
+
+
 # ---- every check is made on it
 
 def test_swapped_keys_and_bodies_are_seen(house, empty):
@@ -517,6 +575,7 @@ def shaken(tmp_path, started):
     return redis, house, Load(house)
 
 
+@pytest.mark.threads
 def test_flushed_all_the_time(shaken):
     redis, house, load = shaken
     for _ in range(15):
@@ -543,6 +602,7 @@ def test_full_and_refusing_writes(shaken):
     reachable(house.gateway)
 
 
+@pytest.mark.threads
 def test_stopped_and_woken(shaken):
     redis, house, load = shaken
     for _ in range(3):
@@ -565,6 +625,7 @@ def test_asleep_for_a_while(shaken):
     assert load.slowest < 3
 
 
+@pytest.mark.threads
 def test_killed_and_started_again(shaken):
     redis, house, load = shaken
     for _ in range(4):
