@@ -8,6 +8,7 @@ import threading
 class Lossy:
     def __init__(self, port):
         self.target, self.losing, self.posts = port, 0, 0
+        self.when_lost = None  # called when a reply that is to be lost has come: the service has committed
         self.lock = threading.Lock()
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.port = self.listener.getsockname()[1]
@@ -45,11 +46,12 @@ class Lossy:
             except OSError:
                 pass
 
-    @staticmethod
-    def _down(service, caller, mute):
+    def _down(self, service, caller, mute):
         try:
             while data := service.recv(65536):
                 if mute():
+                    if self.when_lost:
+                        self.when_lost()
                     caller.shutdown(socket.SHUT_RDWR)
                     return
                 caller.sendall(data)

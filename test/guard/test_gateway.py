@@ -12,10 +12,11 @@ import threading
 import psycopg2
 import pytest
 
-from guard import receipt, schema
+from guard import install, receipt, schema
 from lossy import Lossy
 from support.gateway import BINARY, ROOT, Gateway, post
 from support.poll import free_port, unique, until
+from support.postgres import Postgres
 from support.wire import ask
 
 POLICY = {"path": ["/orders"], "key_missing": "refuse", "attempt_timeout": "2s", "deadline": "20s", "receipt_timeout": "1s"}
@@ -140,6 +141,52 @@ def test_killed_before_commit_is_sent_again_and_runs_once(shop):
     assert shop.proxy.posts >= 2
     assert shop.rows() == [(call.replace("c-", "o-"),)]
     assert "not_received" in shop.asked(call) and "success" not in shop.asked(call)
+
+
+def test_through_a_pooler(tables, pooler, name, tmp_path, started):
+    shop = Shop(pooler.url(name), PYTHON, tmp_path, started)
+    shop.proxy.losing = 1
+    call = unique("c")
+    assert shop.order(call).status == 201
+    assert shop.proxy.posts == 1 and shop.asked(call) == ["success"]
+
+
+@pytest.fixture
+def fragile(tmp_path, started):
+    """A shop on a server of its own, which a test may stop; what ended UNKNOWN is asked about after a second."""
+    server = Postgres({"fsync": "off"})
+    started.append(server)
+    url = install(server, "shop")
+    server.sql("CREATE TABLE orders (order_no text PRIMARY KEY, amount bigint NOT NULL)", "shop")
+    shop = Shop(url, PYTHON, tmp_path, started, retries=1, deadline="6s", receipt_queries=1, round_gap="1s")
+    shop.server = server
+    return shop
+
+
+def test_unknown_while_the_database_is_away_then_settled_by_a_round(fragile):
+    call = unique("c")
+    fragile.proxy.losing, fragile.proxy.when_lost = 1, lambda: fragile.server.stop("immediate")
+    assert fragile.order(call).slug == "outcome-unknown"  # committed, not told, and nobody to ask
+    assert fragile.gateway.receipt(call).json()["state"] == "UNKNOWN"
+    fragile.server.start()
+    until(lambda: fragile.gateway.state(call) == "SUCCESS", 30)
+    assert fragile.proxy.posts == 1 and len(fragile.rows()) == 1
+    assert fragile.order(call).status == 201  # its stored answer
+
+
+def test_lost_with_the_database_then_fenced_by_a_round(fragile):
+    call = unique("c")
+    blocker = fragile.hold()  # the lock is held as long as this lives
+    answer = fragile.begin_order(call)
+    until(fragile.held)
+    fragile.server.stop("immediate")  # before COMMIT
+    blocker.close()
+    assert answer().slug == "outcome-unknown"
+    fragile.server.start()
+    until(lambda: fragile.gateway.state(call) == "FAILED", 30)
+    document = fragile.gateway.receipt(call).json()
+    assert document["final"] and document["safe_new_key"]
+    assert receipt(fragile.url, call)["reason"] == "fenced" and fragile.rows() == []
 
 
 def test_a_service_in_node(tables, tmp_path, started, node_modules):
