@@ -33,6 +33,7 @@ static int ask(struct connection *c, enum statement which, const int64_t *asked,
                int64_t *answer, int answer_count, bool *found)
 {
     sqlite3_stmt *stmt = connection_statement(c, which);
+    *found = false;
     if (!stmt)
         return sqlite3_extended_errcode(c->db);
     for (int i = 0; i < asked_count; i++)
