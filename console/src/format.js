@@ -55,6 +55,7 @@ export function since(text, now = Date.now()) {
 /** A latency: three digits and a unit that fits. */
 export function latency(seconds) {
   if (seconds == null || !Number.isFinite(seconds)) return NONE;
+  if (seconds === 0) return '0';
   if (seconds < 0.001) return `${Math.round(seconds * 1e6)} µs`;
   if (seconds < 1) return `${Number((seconds * 1000).toPrecision(3))} ms`;
   return `${Number(seconds.toPrecision(3))} ${t('unit.s')}`;

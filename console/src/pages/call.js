@@ -78,7 +78,7 @@ export function Call({ id, tenant }) {
   const head = html`<a class="crumb" href=${link(['calls'])}><${Icon} name="back" />${t('nav.calls')}</a>
     <div class="page-head"><div class="ident"><h1 tabindex="-1" id="page-title">${id}</h1><${Copy} text=${id} what=${t('col.call')} />
       ${call && html`<${Badge} word=${call.state} large />`}</div>
-      <div class="actions">${known && call.ended_at && session.role === 'operator' && html`<${Button} quiet icon="erase" onClick=${() => setErasing(true)}>${t('erase')}<//>`}
+      <div class="actions">${known && call.result?.body != null && session.role === 'operator' && html`<${Button} quiet icon="erase" onClick=${() => setErasing(true)}>${t('erase')}<//>`}
         <${Button} icon="refresh" onClick=${reload}>${t('refresh')}<//></div></div>`;
   if (error && !call) return html`${head}<${Failure} error=${error} retry=${reload} />
     ${error.slug === 'ambiguous-call-id' && html`<p><a href=${link(['calls'], { q: `call:${id}` })}>${t('call.all_tenants')}</a></p>`}`;

@@ -91,7 +91,7 @@ export function Overview() {
       <${Plot} title=${t('plot.latency')} samples=${samples} format=${latency} floor=${0.001} empty=${waiting} lines=${[
         line(t('plot.request_p99'), 1, (s) => s.requestP99), line(t('plot.request_p50'), 6, (s) => s.requestP50),
         line(t('plot.commit_p99'), 5, (s) => s.commitP99)]} />
-      <${Plot} title=${t('plot.queue')} samples=${samples} format=${(v) => number(v)} floor=${4} empty=${waiting} lines=${[
+      <${Plot} title=${t('plot.queue')} samples=${samples} format=${(v) => number(v, 1)} floor=${4} empty=${waiting} lines=${[
         line(t('col.running'), 1, (s) => s.running), line(t('col.queued'), 3, (s) => s.queued),
         line(t('plot.store_queue'), 5, (s) => s.storeQueue)]} />
     </div>
