@@ -2,6 +2,7 @@
 """CONTRACT section 4: a storm of askers about running calls is served by few reads of the store, counted and not timed;
 and nobody is told NOT_RECEIVED by a read that began before he asked."""
 
+import resource
 import threading
 import time
 
@@ -79,6 +80,31 @@ def test_a_storm_about_one_call_is_few_reads(house):
     assert storm.states == {"PROCESSING"} and storm.asked > 3000
     assert 1 <= made <= LOOPS * (lasted / KEPT_S + 2), (made, lasted)
     assert made + shared(house.gateway) - shared_before == storm.asked
+
+
+@pytest.mark.no_sanitizer
+def test_five_thousand_askers_about_fifty_calls(house):
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(20000, hard), hard))
+    calls = [running(house) for _ in range(50)]
+    wires = [Wire(house.gateway.port, 70) for _ in range(5000)]
+    try:
+        before, began = reads(house.gateway), time.monotonic()
+        for _ in range(2):
+            for n, one in enumerate(wires):
+                one.send(request("GET", f"/.samekey/receipts/{calls[n % 50][0].call_id}"))
+            states = {one.answer("GET").json()["state"] for one in wires}
+            assert states == {"PROCESSING"}
+        lasted, made = time.monotonic() - began, reads(house.gateway) - before
+        assert 50 <= made <= 50 * LOOPS * (lasted / KEPT_S + 2), (made, lasted)
+    finally:
+        for _, wire, gate in calls:
+            gate.set()
+            wires.append(wire)
+        assert {wire.answer().status for _, wire, _ in calls} == {201}
+        for one in wires:
+            one.close()
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_waiting_askers_share_them_too_and_all_hear_the_end(house):
