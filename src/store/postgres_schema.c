@@ -35,7 +35,7 @@ static const char *const migrations[] = {
     "bytea,"
     " key bytea, key_spelling bytea, business_ref bytea, trace_id bytea, fingerprint_rules bytea, reverses "
     "bytea,"
-    " reversed_by bytea, attempts bytea) WITH (fillfactor = 60, autovacuum_vacuum_scale_factor = 0.05);"
+    " reversed_by bytea, attempts bytea) WITH (fillfactor = 45, autovacuum_vacuum_scale_factor = 0.05);"
     "CREATE UNIQUE INDEX call_digest ON samekey_store.call(call_digest);"
     "CREATE UNIQUE INDEX call_slot ON samekey_store.call(slot_digest) WHERE slot_digest IS NOT NULL;"
     "CREATE TABLE samekey_store.open_call(id bigint PRIMARY KEY, fingerprint bytea)"
