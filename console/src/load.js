@@ -57,6 +57,15 @@ export function useList(question, dependencies) {
   return { ...state, more: () => read(state.items ?? [], state.cursor), reload: () => read([], null) };
 }
 
+/** Asks again every so often while something is still moving and somebody looks. */
+export function useAgain(moving, reload, everyMs = 2500) {
+  useEffect(() => {
+    if (!moving) return undefined;
+    const timer = setInterval(() => { if (!document.hidden) reload(); }, everyMs);
+    return () => clearInterval(timer);
+  }, [moving, reload]);
+}
+
 /** A date that moves every so often, for ages. */
 export function useNow(everyMs = 1000) {
   const [now, set] = useState(Date.now);

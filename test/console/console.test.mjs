@@ -229,6 +229,7 @@ story('a round is run at once', {}, async (page) => {
   await say(page, 'The next round is due now');
   const ran = async () => (await house.admin('/v1/audit?call_id=slow-1')).document.items.some((row) => row.action === 'run');
   await until(ran, 'the audit has it');
+  await say(page, 'Round 1: receipt asked'); // without a click
 });
 
 story('who swaps keys is shown with a pair', {}, async (page) => {
@@ -378,6 +379,14 @@ story('a large answer is text, in its headers too, and shown in part until asked
   assert.equal(await page.locator('.head-lines img, pre img, pre script').count(), 0);
   await page.getByRole('button', { name: 'Show all' }).click();
   assert.ok((await page.getByRole('region', { name: 'Body' }).textContent()).length > 30000);
+});
+
+test('the watch over every page sees what it is there for', { timeout: 60000 }, async () => {
+  const page = await house.page();
+  await page.evaluate((text) => { document.getElementById('main').innerHTML = text; }, XSS);
+  await page.waitForFunction(() => window.broken.length > 0);
+  await page.evaluate(() => fetch('http://127.0.0.2:9/').catch(() => {}));
+  await assert.rejects(page.done(), (error) => /policy: script-src/.test(error.message) && /policy: connect-src/.test(error.message));
 });
 
 // The last one: it ends the gateway.

@@ -19,7 +19,7 @@ export const program = resolve(process.env.SAMEKEY_BIN ?? join(root, 'build/same
 export const TOKEN = 'operator-4b1d5f0c';
 export const READ_TOKEN = 'reader-77e0a9d25c31';
 export const TRACE = '4bf92f3577b34da6a3ce929d0e0e4736';
-export const XSS = '<img/src=x/onerror=window.hurt=1>';
+export const XSS = "<img/src='x'/onerror='window.hurt=1'>";
 
 /** Polls until a question has an answer, with a bound. */
 export async function until(question, what, seconds = 20) {

@@ -2,7 +2,7 @@
 // One call: what its state means, what may be done next, what happened, what it answered, and what belongs to it.
 import { html, useState } from '../base.js';
 import { api, session } from '../api.js';
-import { useLoad } from '../load.js';
+import { useAgain, useLoad } from '../load.js';
 import { link } from '../router.js';
 import { t } from '../words.js';
 import { Erase } from './erase.js';
@@ -73,6 +73,7 @@ function About({ call }) {
 
 export function Call({ id, tenant }) {
   const { data: call, error, reload } = useLoad(() => api.call(id, tenant), [id, tenant]);
+  useAgain(call?.id != null && !call.ended_at, reload);
   const [erasing, setErasing] = useState(false);
   const known = call?.id != null;
   const head = html`<a class="crumb" href=${link(['calls'])}><${Icon} name="back" />${t('nav.calls')}</a>

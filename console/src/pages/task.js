@@ -3,7 +3,7 @@
 import { html, useState } from '../base.js';
 import { api, session } from '../api.js';
 import { since } from '../format.js';
-import { useLoad, useNow } from '../load.js';
+import { useAgain, useLoad, useNow } from '../load.js';
 import { link } from '../router.js';
 import { t } from '../words.js';
 import { due } from './tasks.js';
@@ -88,6 +88,7 @@ export function Task({ id }) {
   const { data: task, error, reload } = useLoad(() => api.task(id), [id]);
   const [told, setTold] = useState(null);
   const now = useNow(5000);
+  useAgain(task?.status === 'RUNNING' || (task?.status === 'PENDING' && new Date(task.due_at) <= now), reload);
   const done = (text) => { setTold(text); reload(); };
   const open = task && OPEN.includes(task.status);
   const acts = open && session.role === 'operator';

@@ -102,7 +102,7 @@ export default {
   'task.title': '任务 {id}', 'task.due_now': '现在', 'task.due_in': '{time}后', 'task.rounds': '已完成 {round} / {rounds} 轮', 'task.to_call': '查看该调用的全部信息、尝试与答复', 'task.timeline': '轮次', 'task.timeline.hint': '问了什么、答了什么', 'task.no_rounds': '尚无轮次', 'task.reversal': '冲正调用',
   'task.meaning.PENDING': '下一轮会再次询问服务。目前无需处理。', 'task.meaning.RUNNING': '正在执行一轮查询。', 'task.meaning.MANUAL': '轮次已全部用尽，结局仍不明确。需要人工到服务侧核实并定结。',
   'task.meaning.RESOLVED': '调用现已有明确结局。', 'task.meaning.REVERSED': '其效果已由成功的冲正撤销。', 'task.meaning.CLOSED': '已关闭，不再处理。',
-  run: '立即查询一轮', 'run.title': '立即执行下一轮', 'run.lead': '不等到期，立即查询服务的回执。', 'run.manual': '任务将多得一轮：再查询一次服务的回执。若仍无明确答复，则照旧等待人工处理。', 'run.act': '立即执行', 'run.done': '下一轮已到期。请稍后刷新查看结果。',
+  run: '立即查询一轮', 'run.title': '立即执行下一轮', 'run.lead': '不等到期，立即查询服务的回执。', 'run.manual': '任务将多得一轮：再查询一次服务的回执。若仍无明确答复，则照旧等待人工处理。', 'run.act': '立即执行', 'run.done': '下一轮已到期，结果稍后会显示在这里。',
   'resolve.title': '人工定结', 'resolve.lead': '请先到服务侧核实：账目、数据库或对方机构。此处写下的即为最终结局。', 'resolve.outcome': '服务侧实际发生了什么？',
   'resolve.SUCCESS': '已经生效', 'resolve.SUCCESS.means': '键保持绑定：此后的重复请求都会得知已完成。', 'resolve.FAILED': '没有生效', 'resolve.FAILED.means': '键重新可用：新的调用可以执行该操作。',
   evidence: '证据', 'evidence.hint': '看到了什么、在哪里看到，以便他人核对：账目条目、查询语句及其结果。', operator: '操作员', 'operator.hint': '同事所熟知的您的姓名。',
