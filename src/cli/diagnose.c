@@ -344,6 +344,12 @@ int command_diagnose(int argc, char **argv)
         goto done;
     }
     int files = tell_files(&x.gather);
+    const struct diagnosis *d = &x.diagnosis;
+    if (d->events && !d->call_ids && !d->business_keys && !d->keys.count)
+        fputs(
+            "samekey diagnose: no line names a callId, a key or a request, so nothing could be judged; --map "
+            "call_id=NAME (key=NAME, ...) says what the log calls them\n",
+            stderr);
     code = write_report(&o, &(struct report){&x.diagnosis, &x.gather, &x.clocks});
     if (code)
         goto done;

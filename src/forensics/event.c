@@ -268,6 +268,9 @@ static void decide_kind(struct event *e, const struct fields *f, struct event_wo
     if (e->kind == KIND_OTHER && e->text[TEXT_METHOD].len) {
         guessed = 0;
         e->kind = fields_has(f, FIELD_UPSTREAM) ? KIND_PROXY : e->status ? KIND_ACCESS : KIND_REQUEST;
+    } else if (e->kind == KIND_OTHER && e->status && e->text[TEXT_CALL].len && !how.len) {
+        guessed = 0;
+        e->kind = KIND_ANSWERED; /* whatever it calls that: a status without a request is an answer */
     }
     if (guessed && e->kind != KIND_OTHER)
         e->flags |= EVENT_GUESSED;

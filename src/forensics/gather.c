@@ -10,6 +10,8 @@
 
 /* Lines between two looks at the progress. */
 #define PROGRESS_LINES 65536
+/* From this rank on a name of the event (msg, message, log) may hold a whole line. */
+#define WRAPPED_RANK 4
 
 const char *line_format_text(enum line_format format)
 {
@@ -24,7 +26,8 @@ struct reading {
     struct log_file *file;
     struct input *in;
     uint16_t index;
-    struct json_shape *shape;
+    struct json_shape *shape, *inner_shape; /* inner: of lines within lines */
+    struct buffer inner;
     struct csv csv;
     struct buffer scratch, event_scratch;
     struct moment_cache cache;
@@ -155,6 +158,49 @@ static void tell_format(struct reading *r, struct slice line)
 
 enum reading_of { READ_EVENT, READ_NOTHING, READ_DAMAGED };
 
+/* Containers and journals wrap what a program wrote into a member of a line of theirs: Docker's {"log":"...","time":...},
+ * journalctl -o json. Where the outer line names no call, the text is read as the line it was; what only the outer line
+ * knows is kept. */
+static enum status unwrap(struct reading *r, struct fields *f, bool *time_ends)
+{
+    const uint64_t names = FIELD_BIT(FIELD_CALL) | FIELD_BIT(FIELD_KEY) | FIELD_BIT(FIELD_BUSINESS) |
+                           FIELD_BIT(FIELD_REQUEST_ID) | FIELD_BIT(FIELD_METHOD) |
+                           FIELD_BIT(FIELD_REQUEST_LINE);
+    struct slice text = slice_trim(fields_get(f, FIELD_EVENT));
+    struct fields inner;
+    bool starts = true;
+    while (text.len && (text.data[text.len - 1] == '\n' || text.data[text.len - 1] == '\r'))
+        text.len--;
+    if ((f->present & names) || !text.len || f->rank[FIELD_EVENT] < WRAPPED_RANK ||
+        !(memchr(text.data, '{', text.len) || memchr(text.data, '=', text.len) ||
+          memchr(text.data, '"', text.len)))
+        return STATUS_OK;
+    if (!r->inner_shape && !(r->inner_shape = calloc(1, sizeof *r->inner_shape)))
+        return STATUS_NO_MEMORY;
+    buffer_clear(&r->inner);
+    buffer_slice(&r->inner, text);
+    if (r->inner.failed)
+        return STATUS_NO_MEMORY;
+    text = buffer_view(&r->inner);
+    enum status status = text.data[0] == '{'
+                             ? json_line_read(r->inner_shape, &r->g->map, text, &inner)
+                             : access_line_read(&r->g->map, text, &r->scratch, &starts, &inner);
+    if (status == STATUS_INVALID && text.data[0] != '{') {
+        starts = true;
+        status = text_line_read(r->inner_shape, &r->g->map, text, &r->scratch, &inner);
+    }
+    if (status != STATUS_OK || !(inner.present & names))
+        return status == STATUS_NO_MEMORY ? status : STATUS_OK;
+    uint64_t outer = f->present & ~inner.present & ~FIELD_BIT(FIELD_EVENT);
+    for (int i = 0; i < FIELD_COUNT; i++) {
+        if (outer & FIELD_BIT(i))
+            fields_put(&inner, (struct field_guess){(uint8_t)i, f->rank[i]}, f->value[i]);
+    }
+    *f = inner;
+    *time_ends = *time_ends || !starts;
+    return STATUS_OK;
+}
+
 static enum reading_of read_fields(struct reading *r, struct slice line, struct fields *f, bool *time_ends)
 {
     const struct field_map *map = &r->g->map;
@@ -180,6 +226,8 @@ static enum reading_of read_fields(struct reading *r, struct slice line, struct 
         if (status != STATUS_OK && continues(line))
             return READ_NOTHING;
     }
+    if (status == STATUS_OK && line.data[0] == '{' && file->format != FORMAT_PATTERN)
+        status = unwrap(r, f, time_ends);
     if (status != STATUS_OK)
         return READ_DAMAGED;
     return header ? READ_NOTHING : READ_EVENT;
@@ -297,6 +345,27 @@ static enum status take_line(struct reading *r, const struct input_line *line)
 
 /* ---- files ---- */
 
+/* By which names the fields went, for the report. */
+static void note_names(struct log_file *file, const struct json_shape *shape)
+{
+    for (size_t i = 0; shape && i < JSON_NAME_CACHE; i++) {
+        const struct json_name *n = &shape->cache[i];
+        if (n->len && n->guess.field != FIELD_NONE && !file->field_as[n->guess.field])
+            file->field_as[n->guess.field] = strndup(n->name, n->len);
+    }
+}
+
+static void reading_fini(struct reading *r)
+{
+    json_shape_fini(r->shape);
+    json_shape_fini(r->inner_shape);
+    free(r->shape);
+    free(r->inner_shape);
+    buffer_fini(&r->inner);
+    buffer_fini(&r->scratch);
+    buffer_fini(&r->event_scratch);
+}
+
 static enum status read_file(struct gather *g, size_t index)
 {
     struct reading r = {.g = g, .file = &g->file[index], .index = (uint16_t)index};
@@ -321,15 +390,9 @@ static enum status read_file(struct gather *g, size_t index)
         r.file->error = strdup(input_error(r.in));
         status = r.file->error ? STATUS_OK : STATUS_NO_MEMORY;
     }
-    for (size_t i = 0; r.shape && i < JSON_NAME_CACHE; i++) {
-        const struct json_name *n = &r.shape->cache[i];
-        if (n->len && n->guess.field != FIELD_NONE && !r.file->field_as[n->guess.field])
-            r.file->field_as[n->guess.field] = strndup(n->name, n->len);
-    }
-    json_shape_fini(r.shape);
-    free(r.shape);
-    buffer_fini(&r.scratch);
-    buffer_fini(&r.event_scratch);
+    note_names(r.file, r.inner_shape);
+    note_names(r.file, r.shape);
+    reading_fini(&r);
     input_close(r.in);
     return status;
 }
@@ -415,11 +478,8 @@ static enum status join_halves(struct gather *g)
     for (size_t i = 0; i < g->halves && status == STATUS_OK; i++)
         if (g->half[i].len)
             status = take_half(&r, &g->half[i], slice_of(g->half[i].text, g->half[i].len));
-    json_shape_fini(r.shape);
-    free(r.shape);
+    reading_fini(&r);
     buffer_fini(&whole);
-    buffer_fini(&r.scratch);
-    buffer_fini(&r.event_scratch);
     return status;
 }
 

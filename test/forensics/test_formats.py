@@ -244,6 +244,56 @@ def test_access_log_without_ids(tmp_path):
     assert [(k["label"], k["certainty"]) for k in document["keys"]] == [("hidden-retry", "likely")]
 
 
+@pytest.mark.parametrize("inner", ["json", "pairs"])
+@pytest.mark.parametrize("wrapper", ["docker", "journal", "cri"])
+def test_lines_within_lines(tmp_path, wrapper, inner):
+    """What Docker's json-file driver, journalctl -o json and containerd make of a program's lines: read as the lines they
+    were, with what only the wrapper knows."""
+    lines = []
+    for n, second in enumerate((0, 1, 4, 5)):
+        event = dict(ts=f"2026-03-01T10:00:0{second}.000Z", msg="request" if n % 2 == 0 else "effect.committed", call_id="c-1", key="k-1")
+        event.update(dict(method="POST") if n % 2 == 0 else dict(exec_id=f"x-{n}"))
+        text = json.dumps(event) if inner == "json" else \
+            f"{event['ts']} {event['msg']} " + " ".join(f"{k}={v}" for k, v in event.items() if k not in ("ts", "msg"))
+        if wrapper == "docker":
+            lines.append(json.dumps(dict(log=text + "\n", stream="stdout", time=event["ts"])))
+        elif wrapper == "journal":
+            lines.append(json.dumps({"__REALTIME_TIMESTAMP": str(1772359200000000 + second * 1000000), "_HOSTNAME": "shop-1",
+                                     "_PID": "7", "MESSAGE": text.replace(event["ts"] + " ", "")}))
+        else:
+            lines.append(f"{event['ts']} stdout F {text}")
+    (tmp_path / "a.log").write_text("\n".join(lines) + "\n")
+    document, _ = diagnose(tmp_path / "a.log", expect=1)
+    assert document["lines"]["unreadable"] == 0 and document["files"][0]["without_time"] == 0
+    assert [(r["key"], r["exec_ids"]) for r in document["double_runs"]] == [("k-1", ["x-1", "x-3"])]
+    assert labels(document) == {"k-1": (2, "hidden-retry")}
+
+
+def test_an_access_log_in_a_container(tmp_path):
+    lines = [COMBINED.format(peer="10.0.0.9", time="10:00:03", status=504, more=""),
+             COMBINED.format(peer="10.0.0.9", time="10:00:05", status=201, more="")]
+    (tmp_path / "a.log").write_text("".join(json.dumps(dict(log=line + "\n", stream="stdout", time="2026-03-01T10:00:05.5Z")) + "\n"
+                                            for line in lines))
+    document, _ = diagnose(tmp_path / "a.log", expect=1)
+    assert [(k["label"], k["certainty"]) for k in document["keys"]] == [("hidden-retry", "likely")]
+
+
+def test_an_answer_by_any_name(tmp_path):
+    """A status without a request is an answer, whatever the log calls it."""
+    (tmp_path / "a.log").write_text("ts=2026-03-01T10:00:00Z msg=\"sending request\" call_id=c-1 key=k-1 attempt=1 method=POST\n"
+                                    "ts=2026-03-01T10:00:01Z msg=finished call_id=c-1 key=k-1 status=201\n")
+    document, _ = diagnose(tmp_path / "a.log", expect=0)
+    assert [c["verdict"] for c in document["calls"]] == ["SUCCESS"]
+
+
+def test_a_log_that_names_nothing_says_so(tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"ts":"2026-03-01T10:00:00Z","note":"all is well","vorgang":"v-1"}\n' * 3)
+    done = run("diagnose", tmp_path / "a.jsonl")
+    assert done.returncode == 0 and b"--map call_id=NAME" in done.stderr
+    told = run("diagnose", "--map", "call_id=vorgang", tmp_path / "a.jsonl")
+    assert b"--map" not in told.stderr and b"1 callIds" in told.stdout
+
+
 def test_haproxy_and_envoy(tmp_path):
     """By hand; HAProxy's own are in test_programs.py. Envoy is no package of Debian's."""
     haproxy = ('Mar  1 10:00:0{s} lb haproxy[7]: 10.0.0.9:4001{s} [01/Mar/2026:10:00:0{s}.123] fe be/s1 0/0/1/69/70 {status} 2750 - -'
