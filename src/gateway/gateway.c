@@ -4,6 +4,7 @@
 #include "gateway/admin.h"
 #include "gateway/node.h"
 #include "gateway/endings.h"
+#include "gateway/lookup.h"
 #include "gateway/receipts.h"
 #include "gateway/redis.h"
 #include "gateway/run.h"
@@ -178,7 +179,7 @@ static void shard_fini(struct shard *shard)
     for (size_t i = 0; i < shard->server_count; i++)
         net_server_free(shard->servers[i]);
     free(shard->servers);
-    receipts_fini(shard);
+    lookups_free(shard);
     runs_forget(shard);
     visits_forget(shard);
     outlets_release(shard->outlets);
@@ -333,7 +334,7 @@ static void await_jobs(struct net_timer *timer)
         net_timer_arm(shard->loop, timer, net_loop_now(shard->loop) + 1, await_jobs);
         return;
     }
-    receipts_fini(shard);
+    lookups_free(shard);
     outlets_release(shard->outlets);
     shard->outlets = NULL;
     net_loop_stop(shard->loop);

@@ -9,7 +9,7 @@
 #include "gateway/answer.h"
 #include "gateway/endings.h"
 #include "gateway/reversal.h"
-#include "gateway/redis.h"
+#include "gateway/lookup.h"
 #include "gateway/visit.h"
 
 #include <assert.h>
@@ -17,41 +17,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define LOOKUP_BUCKETS  4096 /* a power of two */
-#define LOOKUPS_KEPT    8192 /* running receipts kept at once */
 #define ASKER_ARENA_MAX (64u << 10)
 /* Of a report, in bytes. */
 #define EVIDENCE_BYTES_MAX 4000
 #define OPERATOR_BYTES_MAX 255
 
 enum asker_verb { ASK_READ, ASK_FENCE, ASK_CANCEL, ASK_REPORT };
-
-/* One read that several may share, and for a running call what it said, for a moment.
- *
- *   ASKING Redis --not here--> READING the store --running call--> KEPT for RECEIPTS_RUNNING_MS
- *
- * Reads of the store are numbered. Who needs to know what stands now (because he would be told NOT_RECEIVED, or has just
- * changed it) is served by a read that began after he came, and never by one begun earlier. */
-enum lookup_phase { LOOKUP_ASKING, LOOKUP_READING, LOOKUP_KEPT };
-
-struct lookup {
-    struct list chain, age;
-    struct shard *shard;
-    struct digest call;
-    enum lookup_phase phase;
-    uint64_t number;        /* of its read of the store, once that has begun */
-    int64_t until_ms;       /* kept until then */
-    struct redis_ask redis; /* while ASKING */
-    struct job *job;        /* holds the rows that are kept */
-    struct list askers;     /* who began it first; the texts that are asked for are his */
-};
-
-struct lookup_table {
-    size_t kept;
-    uint64_t reads; /* of the store begun so far */
-    struct list by_age;
-    struct list buckets[LOOKUP_BUCKETS];
-};
 
 struct asker {
     struct guest guest;
@@ -65,9 +36,7 @@ struct asker {
     struct arena arena;
     struct buffer body;
     struct identity id;
-    struct list link;      /* in a lookup's askers */
-    uint64_t came;         /* how many reads of the store had begun by then */
-    bool fresh;            /* no earlier read will do */
+    struct seeker seeker;
     int64_t wait_until_ms; /* monotonic; 0: does not wait */
     int64_t since_ms;      /* ?since=, or 0 */
     struct net_timer timer;
@@ -83,8 +52,7 @@ struct asker {
     struct slice result_headers, result_body;
 };
 
-static void look_up(struct asker *a);
-static void look_up_again(struct asker *a);
+static void look_up(struct asker *a, bool fresh);
 static void tell(struct asker *a, const struct rows *rows);
 
 static int64_t now_of(const struct asker *a)
@@ -197,7 +165,7 @@ static void watched(struct job *job)
         if (job->op.status == STATUS_OK && job->op.rows.call.state != STATE_FAILED)
             tell(a, &job->op.rows);
         else
-            look_up_again(a);
+            look_up(a, true); /* what stands now, whatever was read before */
     }
     job_free(job);
     drop(a);
@@ -212,7 +180,7 @@ static void on_wait_over(struct net_timer *timer)
     a->watch = NULL;
     a->wait_until_ms = 0;
     worker_cancel(a->shard->worker, &watch->op);
-    look_up_again(a);
+    look_up(a, true); /* what stands now, whatever was read before */
 }
 
 static bool begin_wait(struct asker *a, const struct call_row *row)
@@ -247,215 +215,33 @@ static void tell(struct asker *a, const struct rows *rows)
     }
 }
 
-static struct list *bucket_of(struct lookup_table *t, const struct digest *call)
+static void looked_up(struct seeker *seeker, const struct rows *rows)
 {
-    uint32_t h;
-    memcpy(&h, call->bytes, sizeof h);
-    return &t->buckets[h % LOOKUP_BUCKETS];
-}
-
-static void lookup_free(struct lookup_table *t, struct lookup *l)
-{
-    list_remove(&l->chain);
-    list_remove(&l->age);
-    if (l->phase == LOOKUP_KEPT)
-        t->kept--;
-    job_free(l->job);
-    free(l);
-}
-
-static struct lookup_table *table_of(struct shard *shard)
-{
-    if (!shard->lookups) {
-        struct lookup_table *t = calloc(1, sizeof *t);
-        if (!t)
-            return NULL;
-        list_init(&t->by_age);
-        for (size_t i = 0; i < LOOKUP_BUCKETS; i++)
-            list_init(&t->buckets[i]);
-        shard->lookups = t;
-    }
-    return shard->lookups;
-}
-
-void receipts_fini(struct shard *shard)
-{
-    struct lookup_table *t = shard->lookups;
-    if (!t)
-        return;
-    while (!list_empty(&t->by_age))
-        lookup_free(t, LIST_ENTRY(t->by_age.next, struct lookup, age));
-    free(t);
-    shard->lookups = NULL;
-}
-
-/* Tells everybody who waits for the lookup; those it cannot serve are looked up again, together. */
-static void tell_askers(struct lookup *l, const struct rows *rows, struct list *again)
-{
-    struct list *item;
-    while ((item = list_pop_front(&l->askers))) {
-        struct asker *a = LIST_ENTRY(item, struct asker, link);
-        if (rows && (a->fresh || !rows->call.id) && l->number <= a->came) {
-            list_push_back(again, item);
-            continue;
-        }
-        if (rows)
-            tell(a, rows);
-        else if (a->request)
-            store_trouble(a, 0);
-        drop(a);
-    }
-}
-
-static void again_all(struct list *again)
-{
-    struct list *item;
-    while ((item = list_pop_front(again))) {
-        struct asker *a = LIST_ENTRY(item, struct asker, link);
-        if (a->request)
-            look_up(a);
-        drop(a);
-    }
-}
-
-static void looked_up(struct job *job)
-{
-    struct lookup *l = job->owner;
-    struct shard *shard = job->shard;
-    struct lookup_table *t = shard->lookups;
-    const struct rows *rows = job->op.status == STATUS_OK ? &job->op.rows : NULL;
-    struct list again;
-    list_init(&again);
-    tell_askers(l, rows, &again);
+    struct asker *a = LIST_ENTRY(seeker, struct asker, seeker);
     if (rows)
-        endings_keep(shard, rows);
-    if (rows && state_running(rows->call.state) && t->kept < LOOKUPS_KEPT) {
-        l->phase = LOOKUP_KEPT;
-        l->until_ms = net_loop_now(shard->loop) + RECEIPTS_RUNNING_MS;
-        t->kept++;
-    } else {
-        lookup_free(t, l);
-    }
-    again_all(&again);
-}
-
-/* Nobody knew better: the store is read. */
-static void lookup_read(struct lookup *l)
-{
-    struct shard *shard = l->shard;
-    struct lookup_table *t = shard->lookups;
-    const struct asker *first = LIST_ENTRY(l->askers.next, struct asker, link);
-    struct job *job = job_new(shard, STORE_LOOKUP, l, looked_up);
-    if (!job) {
-        struct list none;
-        list_init(&none);
-        tell_askers(l, NULL, &none);
-        lookup_free(t, l);
-        return;
-    }
-    metrics_add(shard->counts, METRIC_cache_misses, 0, CACHE_LAYER_RUNNING, 1);
-    l->phase = LOOKUP_READING;
-    l->number = ++t->reads;
-    l->job = job;
-    job->op.row.call_digest = first->id.call_digest;
-    job->op.row.tenant = first->id.tenant;
-    job->op.row.call_id = first->id.call_id;
-    job_submit(job);
-}
-
-static void redis_answered(struct redis_ask *ask, const struct rows *rows)
-{
-    struct lookup *l = LIST_ENTRY(ask, struct lookup, redis);
-    struct shard *shard = l->shard;
-    struct list again;
-    if (!rows || !endings_document_stands(shard_setup(shard), &rows->call)) {
-        lookup_read(l);
-        return;
-    }
-    list_init(&again);
-    tell_askers(l, rows, &again);
-    endings_keep_near(shard, rows);
-    lookup_free(shard->lookups, l);
-    again_all(&again);
-}
-
-/* Forgets what has been kept long enough. */
-static void expire(struct lookup_table *t, int64_t now_ms)
-{
-    while (!list_empty(&t->by_age)) {
-        struct lookup *l = LIST_ENTRY(t->by_age.next, struct lookup, age);
-        if (l->phase != LOOKUP_KEPT || l->until_ms > now_ms)
-            break;
-        lookup_free(t, l);
-    }
-}
-
-/* Joins a read that is on its way or was just made, or begins one. */
-static void look_up(struct asker *a)
-{
-    struct shard *shard = a->shard;
-    struct lookup_table *t = table_of(shard);
-    int64_t now = now_of(a);
-    struct lookup *l = NULL;
-    if (!t) {
+        tell(a, rows);
+    else if (a->request)
         store_trouble(a, 0);
-        return;
-    }
-    expire(t, now);
-    struct list *bucket = bucket_of(t, &a->id.call_digest);
-    for (struct list *item = bucket->next; item != bucket && !l; item = item->next) {
-        struct lookup *other = LIST_ENTRY(item, struct lookup, chain);
-        if (digest_equal(&other->call, &a->id.call_digest))
-            l = other;
-    }
-    if (l && l->phase != LOOKUP_KEPT) {
-        metrics_add(shard->counts, METRIC_cache_hits, 0, CACHE_LAYER_RUNNING, 1);
-        list_push_back(&l->askers, &hold(a)->link);
-        return;
-    }
-    if (l && !a->fresh && now < l->until_ms) {
-        metrics_add(shard->counts, METRIC_cache_hits, 0, CACHE_LAYER_RUNNING, 1);
-        tell(a, &l->job->op.rows);
-        return;
-    }
-    if (l)
-        lookup_free(t, l);
-    l = calloc(1, sizeof *l);
-    if (!l) {
-        store_trouble(a, 0);
-        return;
-    }
-    l->shard = shard;
-    l->call = a->id.call_digest;
-    list_init(&l->askers);
-    list_push_back(bucket, &l->chain);
-    list_push_back(&t->by_age, &l->age);
-    list_push_back(&l->askers, &hold(a)->link);
-    l->redis = (struct redis_ask){
-        .call = l->call, .tenant = a->id.tenant, .call_id = a->id.call_id, .then = redis_answered};
-    if (a->fresh || !redis_ask(shard->redis, &l->redis))
-        lookup_read(l);
+    drop(a);
 }
 
-/* What stands now, whatever was read before. */
-static void look_up_again(struct asker *a)
+static void look_up(struct asker *a, bool fresh)
 {
-    struct lookup_table *t = table_of(a->shard);
-    a->fresh = true;
-    a->came = t ? t->reads : 0;
-    look_up(a);
+    a->seeker = (struct seeker){.call = a->id.call_digest,
+                                .tenant = a->id.tenant,
+                                .call_id = a->id.call_id,
+                                .told = looked_up};
+    lookup_seek(a->shard, &hold(a)->seeker, fresh);
 }
 
 static void begin_read(struct asker *a)
 {
-    struct lookup_table *t = table_of(a->shard);
     struct rows rows;
-    a->came = t ? t->reads : 0;
     if (endings_near(a->shard, &a->id.call_digest, &rows) &&
         endings_document_stands(a->outlets->setup, &rows.call))
         tell(a, &rows);
     else
-        look_up(a);
+        look_up(a, false);
 }
 
 /* ---- fence, cancel, report ---------------------------------------------------------------------------------- */
@@ -529,7 +315,7 @@ static void evidence_kept(struct job *job)
         report_contradicts(a);
     } else if (a->request) {
         a->verb = ASK_READ;
-        look_up_again(a);
+        look_up(a, true); /* what stands now, whatever was read before */
     }
     job_free(job);
     drop(a);
@@ -556,7 +342,7 @@ static void reported(struct asker *a, const struct job *done, bool contradicts)
             report_contradicts(a);
         } else if (a->request) {
             a->verb = ASK_READ;
-            look_up_again(a);
+            look_up(a, true); /* what stands now, whatever was read before */
         }
         return;
     }
@@ -1072,7 +858,6 @@ void receipts_begin(struct shard *shard, struct request *request, bool admin)
     a->holds = 1;
     a->admin = admin;
     arena_init(&a->arena, ASKER_ARENA_MAX + (admin ? RECEIPTS_BODY_MAX : 0) + RECEIPTS_BODY_MAX);
-    list_init(&a->link);
     shard->visits++;
     request_set_user(request, &a->guest);
     enum problem problem = read_address(a, head);

@@ -5,8 +5,7 @@
  *
  * Always true:
  *  (1) Another tenant's receipt is answered like one that never was.
- *  (2) Equal reads of running calls are merged: one read of the store serves all who asked before it began, and is kept
- *      RECEIPTS_RUNNING_MS at most. NOT_RECEIVED is never kept, nor given to one who asked after the read began.
+ *  (2) Equal reads are merged, and what is read of a running call serves others for a moment (lookup.h).
  *  (3) safe_new_key is worked out from the store's rows, never from a cache.
  */
 #ifndef SAMEKEY_GATEWAY_RECEIPTS_H
@@ -15,14 +14,11 @@
 #include "gateway/identity.h"
 #include "gateway/shard.h"
 
-#define RECEIPTS_PREFIX     "/.samekey/"
-#define RECEIPTS_RUNNING_MS 250        /* CONTRACT section 4 */
-#define RECEIPTS_BODY_MAX   (1u << 20) /* bytes of a fence's or a report's body */
+#define RECEIPTS_PREFIX   "/.samekey/"
+#define RECEIPTS_BODY_MAX (1u << 20) /* bytes of a fence's or a report's body */
 
 /* Takes over a request whose path begins with RECEIPTS_PREFIX. `admin`: it came over the admin listener, so the tenant is
  * ?tenant= and a report needs no further token. */
 void receipts_begin(struct shard *shard, struct request *request, bool admin);
-/* Forgets what is kept; for a shard that ends. */
-void receipts_fini(struct shard *shard);
 
 #endif
