@@ -114,7 +114,7 @@ SET search_path = pg_catalog, pg_temp AS $$ SELECT version FROM samekey.setting 
 -- The time inside a callId of samekey's own form, or NULL.
 CREATE OR REPLACE FUNCTION samekey.id_time(call_id text) RETURNS timestamptz LANGUAGE sql IMMUTABLE
 SET search_path = pg_catalog, pg_temp AS $$
-    SELECT to_timestamp(substring($1 FROM '^[A-Za-z0-9._:-]+?-([0-9]{13})-[0-9a-f]{12}-')::numeric / 1000)
+    SELECT to_timestamp(substring($1 FROM '^[A-Za-z0-9._:-]+?-([0-9]{13})-[0-9a-f]{12}-[A-Za-z0-9._:-]')::numeric / 1000)
 $$;
 
 CREATE OR REPLACE FUNCTION samekey.check_names(call_id text, key text, fingerprint text, route text, tenant text)

@@ -1,9 +1,9 @@
 -- SPDX-License-Identifier: MIT
 --
 -- samekey's guard for SQLite (3.40 or later), version 1: receipts inside the service's own transaction. `samekey schema
--- sqlite` prints this file. Installing it again changes nothing:
+-- sqlite` prints this file. Installing it again loses nothing (views and triggers are made anew):
 --
---     samekey schema sqlite | sqlite3 FILE
+--     samekey schema sqlite | sqlite3 -bail FILE
 --
 -- SQLite has no stored functions; here a row inserted into a view is the call of one, and samekey_begun holds the answer.
 --
@@ -36,6 +36,12 @@ CREATE TABLE IF NOT EXISTS samekey_setting(
 INSERT INTO samekey_setting(one, version, covers_since_ms)
 SELECT 1, 1, CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER) WHERE NOT EXISTS (SELECT 1 FROM samekey_setting);
 
+-- A newer schema is left alone: this insertion fails, and names why.
+CREATE TEMP TABLE IF NOT EXISTS samekey_installed(
+    version INTEGER, CONSTRAINT "the samekey schema of this file is newer" CHECK (version <= 1));
+INSERT INTO temp.samekey_installed SELECT version FROM samekey_setting;
+DROP TABLE temp.samekey_installed;
+
 -- Empty for ever: what a call that is not finished refers to.
 CREATE TABLE IF NOT EXISTS samekey_never(one INTEGER PRIMARY KEY CHECK (one IS NULL));
 
@@ -65,7 +71,8 @@ CREATE TABLE IF NOT EXISTS samekey_outbox(
     created_ms INTEGER NOT NULL DEFAULT (CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)), sent_ms INTEGER
 );
 CREATE INDEX IF NOT EXISTS samekey_outbox_unsent ON samekey_outbox(id) WHERE sent_ms IS NULL;
-CREATE TRIGGER IF NOT EXISTS samekey_outbox_named AFTER INSERT ON samekey_outbox WHEN NEW.message_id IS NULL
+DROP TRIGGER IF EXISTS samekey_outbox_named;
+CREATE TRIGGER samekey_outbox_named AFTER INSERT ON samekey_outbox WHEN NEW.message_id IS NULL
 BEGIN
     UPDATE samekey_outbox SET message_id = substr(coalesce(NEW.call_id, 'outbox'), 1, 100) || ':' || NEW.id WHERE id = NEW.id;
 END;
@@ -77,13 +84,16 @@ CREATE TABLE IF NOT EXISTS samekey_begun(
     result_kept INTEGER, original_call_id TEXT, run TEXT
 );
 
-CREATE VIEW IF NOT EXISTS samekey_now(ms) AS SELECT CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER);
-CREATE VIEW IF NOT EXISTS samekey_place(i) AS
+DROP VIEW IF EXISTS samekey_now;
+CREATE VIEW samekey_now(ms) AS SELECT CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER);
+DROP VIEW IF EXISTS samekey_place;
+CREATE VIEW samekey_place(i) AS
     WITH RECURSIVE place(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM place WHERE i < 128) SELECT i FROM place;
 
-CREATE VIEW IF NOT EXISTS samekey_begin(call_id, key, fingerprint, route, tenant) AS
+DROP VIEW IF EXISTS samekey_begin;
+CREATE VIEW samekey_begin(call_id, key, fingerprint, route, tenant) AS
     SELECT NULL, NULL, NULL, NULL, NULL WHERE 0;
-CREATE TRIGGER IF NOT EXISTS samekey_begin_call INSTEAD OF INSERT ON samekey_begin
+CREATE TRIGGER samekey_begin_call INSTEAD OF INSERT ON samekey_begin
 BEGIN
     SELECT RAISE(ABORT, 'samekey: call_id is 1 to 128 of A-Z a-z 0-9 . _ : -')
     WHERE NEW.call_id IS NULL OR length(NEW.call_id) NOT BETWEEN 1 AND 128 OR NEW.call_id GLOB '*[^A-Za-z0-9._:-]*';
@@ -108,10 +118,11 @@ BEGIN
             WHEN holder.key_expires_ms <= now.ms THEN 'expired'
             ELSE 'attach' END
         WHEN own.call_id IS NOT NULL THEN 'take'
-        WHEN setting.refuse_before_ms > 0 AND EXISTS (
-            SELECT 1 FROM samekey_place p WHERE substr(NEW.call_id, p.i, 28) GLOB
-            '-[0-9][0-9][0-9][0-9][0-9][0-9][0-9][0-9][0-9][0-9][0-9][0-9][0-9]-[0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f]-'
-            AND CAST(substr(NEW.call_id, p.i + 1, 13) AS INTEGER) < setting.refuse_before_ms) THEN 'expired'
+        WHEN setting.refuse_before_ms > 0 AND (
+            SELECT CAST(substr(NEW.call_id, p.i + 1, 13) AS INTEGER) FROM samekey_place p
+            WHERE p.i BETWEEN 2 AND length(NEW.call_id) - 28 AND substr(NEW.call_id, p.i, 28) GLOB
+                '-[0-9][0-9][0-9][0-9][0-9][0-9][0-9][0-9][0-9][0-9][0-9][0-9][0-9]-[0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f]-'
+            ORDER BY p.i LIMIT 1) < setting.refuse_before_ms THEN 'expired'
         ELSE 'claim' END, now.ms, lower(hex(randomblob(16)))
     FROM samekey_now now JOIN samekey_setting setting
     LEFT JOIN samekey_call own ON own.tenant = coalesce(NEW.tenant, '') AND own.call_id = NEW.call_id
@@ -150,9 +161,10 @@ BEGIN
 END;
 
 -- Ends a call that this transaction began. FAILED with final = 0: the same call may run again.
-CREATE VIEW IF NOT EXISTS samekey_finish(call_id, state, result_status, result_body, result_headers, tenant, final) AS
+DROP VIEW IF EXISTS samekey_finish;
+CREATE VIEW samekey_finish(call_id, state, result_status, result_body, result_headers, tenant, final) AS
     SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL WHERE 0;
-CREATE TRIGGER IF NOT EXISTS samekey_finish_call INSTEAD OF INSERT ON samekey_finish
+CREATE TRIGGER samekey_finish_call INSTEAD OF INSERT ON samekey_finish
 BEGIN
     SELECT RAISE(ABORT, 'samekey: a call ends as SUCCESS or FAILED, and SUCCESS is final')
     WHERE NEW.state IS NULL OR NEW.state NOT IN ('SUCCESS', 'FAILED') OR (NEW.state = 'SUCCESS' AND NOT coalesce(NEW.final, 1));
@@ -174,22 +186,31 @@ BEGIN
     WHERE tenant = coalesce(NEW.tenant, '') AND call_id = NEW.call_id AND state = 'PROCESSING';
 END;
 
--- Gives a call up, so that it can never run. One that has ended stays as it is; samekey_receipt tells.
-CREATE VIEW IF NOT EXISTS samekey_fence(call_id, tenant, route, key) AS SELECT NULL, NULL, NULL, NULL WHERE 0;
-CREATE TRIGGER IF NOT EXISTS samekey_fence_call INSTEAD OF INSERT ON samekey_fence
+-- Gives a call up, so that it can never run. One that has ended stays as it is, and so does one that is older than what is
+-- remembered: it may have run. samekey_receipt tells.
+DROP VIEW IF EXISTS samekey_fence;
+CREATE VIEW samekey_fence(call_id, tenant, route, key) AS SELECT NULL, NULL, NULL, NULL WHERE 0;
+CREATE TRIGGER samekey_fence_call INSTEAD OF INSERT ON samekey_fence
 BEGIN
     SELECT RAISE(ABORT, 'samekey: call_id is 1 to 128 of A-Z a-z 0-9 . _ : -')
     WHERE NEW.call_id IS NULL OR length(NEW.call_id) NOT BETWEEN 1 AND 128 OR NEW.call_id GLOB '*[^A-Za-z0-9._:-]*';
     INSERT INTO samekey_call(tenant, call_id, route, key, state, final, holds, came, reason, run, result_kept, created_ms, ended_ms)
     SELECT coalesce(NEW.tenant, ''), NEW.call_id, coalesce(NEW.route, ''), NEW.key, 'FAILED', 1, 0, 0, 'fenced',
            lower(hex(randomblob(16))), 0, now.ms, now.ms
-    FROM samekey_now now WHERE true
+    FROM samekey_now now JOIN samekey_setting setting
+    WHERE EXISTS (SELECT 1 FROM samekey_call c WHERE c.tenant = coalesce(NEW.tenant, '') AND c.call_id = NEW.call_id)
+        OR coalesce((
+            SELECT CAST(substr(NEW.call_id, p.i + 1, 13) AS INTEGER) FROM samekey_place p
+            WHERE setting.refuse_before_ms > 0 AND p.i BETWEEN 2 AND length(NEW.call_id) - 28 AND substr(NEW.call_id, p.i, 28) GLOB
+                '-[0-9][0-9][0-9][0-9][0-9][0-9][0-9][0-9][0-9][0-9][0-9][0-9][0-9]-[0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f]-'
+            ORDER BY p.i LIMIT 1), setting.refuse_before_ms) >= setting.refuse_before_ms
     ON CONFLICT(tenant, call_id) DO UPDATE SET final = 1, reason = 'fenced', run = excluded.run, ended_ms = excluded.ended_ms
         WHERE state = 'FAILED' AND NOT final;
 END;
 
 -- A body's bytes as base64, for the document; a body of any bytes can be said in it.
-CREATE VIEW IF NOT EXISTS samekey_body64(tenant, call_id, text) AS
+DROP VIEW IF EXISTS samekey_body64;
+CREATE VIEW samekey_body64(tenant, call_id, text) AS
 SELECT c.tenant, c.call_id, (
     WITH RECURSIVE
         bytes(list) AS (SELECT x'000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f202122232425262728292a2b2c2d2e2f303132333435363738393a3b3c3d3e3f404142434445464748494a4b4c4d4e4f505152535455565758595a5b5c5d5e5f606162636465666768696a6b6c6d6e6f707172737475767778797a7b7c7d7e7f808182838485868788898a8b8c8d8e8f909192939495969798999a9b9c9d9e9fa0a1a2a3a4a5a6a7a8a9aaabacadaeafb0b1b2b3b4b5b6b7b8b9babbbcbdbebfc0c1c2c3c4c5c6c7c8c9cacbcccdcecfd0d1d2d3d4d5d6d7d8d9dadbdcdddedfe0e1e2e3e4e5e6e7e8e9eaebecedeeeff0f1f2f3f4f5f6f7f8f9fafbfcfdfeff'),
@@ -209,7 +230,8 @@ FROM samekey_call c WHERE c.result_kept;
 
 -- The receipt document of every call there is: SELECT document FROM samekey_receipt WHERE tenant = '' AND call_id = ?.
 -- No row: samekey_absent tells what its absence means.
-CREATE VIEW IF NOT EXISTS samekey_receipt(tenant, call_id, state, document) AS
+DROP VIEW IF EXISTS samekey_receipt;
+CREATE VIEW samekey_receipt(tenant, call_id, state, document) AS
 SELECT c.tenant, c.call_id, said.state, json_object(
     'call_id', c.call_id, 'state', said.state, 'final', json(iif(c.final, 'true', 'false')), 'reason', c.reason,
     'received', json(iif(c.came, 'true', 'false')),
@@ -234,12 +256,14 @@ JOIN (SELECT 'PROCESSING' AS stored, 'UNKNOWN' AS state UNION ALL SELECT 'SUCCES
 LEFT JOIN samekey_call r ON r.tenant = c.tenant AND r.call_id = coalesce(c.original_call_id, c.call_id);
 
 -- covers_since of a NOT_RECEIVED, and the time before which a callId's absence says nothing.
-CREATE VIEW IF NOT EXISTS samekey_absent(covers_since, covers_since_ms, refuse_before_ms) AS
+DROP VIEW IF EXISTS samekey_absent;
+CREATE VIEW samekey_absent(covers_since, covers_since_ms, refuse_before_ms) AS
 SELECT strftime('%Y-%m-%dT%H:%M:%fZ', covers_since_ms / 1000.0, 'unixepoch'), covers_since_ms, refuse_before_ms FROM samekey_setting;
 
 -- One small step of forgetting: INSERT INTO samekey_purge(most) VALUES (1000), again and again.
-CREATE VIEW IF NOT EXISTS samekey_purge(most) AS SELECT NULL WHERE 0;
-CREATE TRIGGER IF NOT EXISTS samekey_purge_step INSTEAD OF INSERT ON samekey_purge
+DROP VIEW IF EXISTS samekey_purge;
+CREATE VIEW samekey_purge(most) AS SELECT NULL WHERE 0;
+CREATE TRIGGER samekey_purge_step INSTEAD OF INSERT ON samekey_purge
 BEGIN
     -- First what may be forgotten is refused, then it is forgotten: both in one transaction.
     UPDATE samekey_setting SET covers_since_ms = max(covers_since_ms, now.ms - tombstone_life_ms),

@@ -18,7 +18,7 @@ static void print_help(FILE *to)
           "Prints the tables and functions of the guard: receipts inside a service's own transaction.\n"
           "Installing them again changes nothing.\n\n"
           "  samekey schema postgres | psql -1 -v ON_ERROR_STOP=1 DATABASE\n"
-          "  samekey schema sqlite | sqlite3 FILE\n\n"
+          "  samekey schema sqlite | sqlite3 -bail FILE\n\n"
           "Exit: 0; 64 usage.\n",
           to);
 }

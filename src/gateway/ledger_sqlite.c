@@ -14,11 +14,7 @@
     "SELECT json_object('call_id', ?1, 'state', iif(?3 > 0 AND ?3 < refuse_before_ms, 'UNKNOWN', "           \
     "'NOT_RECEIVED'), "                                                                                      \
     "'covers_since', covers_since) FROM samekey_absent"
-/* Nothing is given up of which it is not known whether it ran. */
-#define FENCE_SQL                                                                                            \
-    "INSERT INTO samekey_fence(call_id, tenant) SELECT ?1, ?2 FROM samekey_absent WHERE NOT (?3 > 0 AND ?3 " \
-    "< "                                                                                                     \
-    "refuse_before_ms)"
+#define FENCE_SQL "INSERT INTO samekey_fence(call_id, tenant) VALUES (?1, ?2)"
 
 static void tell(sqlite3 *db, struct ledger_ask *ask)
 {

@@ -339,16 +339,6 @@ int samekey_guard_sqlite_fence(sqlite3 *db, const struct samekey_guard_call *cal
     const char *wrong = guard_call_wrong(call);
     if (wrong)
         return guard_fail(error, SAMEKEY_GUARD_INVALID, "", wrong);
-    /* A callId older than what is remembered may have run: it is told UNKNOWN, and no fence says FAILED of it. */
-    struct samekey_guard_receipt before = {0};
-    int status = samekey_guard_sqlite_receipt(db, call->call_id, call->tenant, &before, error);
-    if (status != SAMEKEY_GUARD_OK)
-        return status;
-    if (before.state == SAMEKEY_GUARD_STATE_UNKNOWN) {
-        *out = before;
-        return SAMEKEY_GUARD_OK;
-    }
-    guard_receipt_clear(&before);
     sqlite3_stmt *s =
         prepare(db, "INSERT INTO samekey_fence(call_id, tenant, route, key) VALUES (?1, ?2, ?3, ?4)");
     if (!s)

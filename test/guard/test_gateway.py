@@ -114,6 +114,7 @@ class Shop:
             return cursor.fetchall()
 
 
+@pytest.mark.threads
 def test_a_reply_lost_after_commit_is_success_without_a_second_post(shop):
     call = unique("c")
     shop.proxy.losing = 1
@@ -253,6 +254,7 @@ def test_the_database_gone_is_a_failed_query_and_an_unknown_call(tables, tmp_pat
     assert len(shop.rows()) == 1
 
 
+@pytest.mark.threads
 def test_a_database_that_does_not_answer_costs_its_time_and_no_more(tables, tmp_path, started):
     silent = socket.create_server(("127.0.0.1", 0))  # takes connections and says nothing
     started.append(silent)
@@ -297,6 +299,7 @@ http.server.ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Orders).serve_f
 """
 
 
+@pytest.mark.threads
 def test_a_guard_in_sqlite_is_asked_and_fenced(tmp_path, started):
     file = tmp_path / "shop.db"
     db = sqlite3.connect(file, isolation_level=None)

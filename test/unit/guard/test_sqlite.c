@@ -19,9 +19,13 @@
 static char folder[] = "/tmp/samekey-guard-XXXXXX";
 static char file[128];
 
-static const struct samekey_guard_call CALL = {.call_id = "c-1", .key = "k", .fingerprint = "f", .route = "orders"};
-static const struct samekey_guard_ending DONE = {
-    .state = SAMEKEY_GUARD_STATE_SUCCESS, .status = 201, .body = "a\0b", .body_len = 3, .headers = "[[\"x\",\"y\"]]"};
+static const struct samekey_guard_call CALL = {
+    .call_id = "c-1", .key = "k", .fingerprint = "f", .route = "orders"};
+static const struct samekey_guard_ending DONE = {.state = SAMEKEY_GUARD_STATE_SUCCESS,
+                                                 .status = 201,
+                                                 .body = "a\0b",
+                                                 .body_len = 3,
+                                                 .headers = "[[\"x\",\"y\"]]"};
 
 static void run(sqlite3 *db, const char *sql)
 {
@@ -197,7 +201,8 @@ static void another_writer_is_in_progress_or_a_transaction_to_run_again(void **s
     assert_int_equal(begin(db, &call), SAMEKEY_GUARD_IN_PROGRESS);
     assert_int_equal(number(db, "PRAGMA busy_timeout"), 20000); /* as it was */
     assert_int_equal(number(db, "SELECT count(*) FROM orders"), 0);
-    assert_int_equal(begin(db, &call), SAMEKEY_GUARD_RETRY_TRANSACTION); /* it has read, and what it read will be old */
+    assert_int_equal(begin(db, &call),
+                     SAMEKEY_GUARD_RETRY_TRANSACTION); /* it has read, and what it read will be old */
     assert_int_equal(samekey_guard_sqlite_finish(writer, &CALL, &DONE, NULL), SAMEKEY_GUARD_OK);
     run(writer, "COMMIT");
     assert_int_equal(begin(db, &call), SAMEKEY_GUARD_RETRY_TRANSACTION);
@@ -214,13 +219,15 @@ static void an_event_goes_with_its_transaction(void **state)
     sqlite3 *db = open_file();
     char id[129] = "";
     run(db, "BEGIN IMMEDIATE");
-    assert_int_equal(samekey_guard_sqlite_outbox_add(db, &CALL, "orders", NULL, "lost", 4, id, NULL), SAMEKEY_GUARD_OK);
+    assert_int_equal(samekey_guard_sqlite_outbox_add(db, &CALL, "orders", NULL, "lost", 4, id, NULL),
+                     SAMEKEY_GUARD_OK);
     assert_string_equal(id, "c-1:1");
     run(db, "ROLLBACK; BEGIN IMMEDIATE");
     assert_int_equal(samekey_guard_sqlite_outbox_add(db, &CALL, "orders", "{\"a\":1}", "kept", 4, NULL, NULL),
                      SAMEKEY_GUARD_OK);
     run(db, "COMMIT");
-    assert_int_equal(number(db, "SELECT count(*) FROM samekey_outbox WHERE sent_ms IS NULL AND payload = x'6b657074'"), 1);
+    assert_int_equal(
+        number(db, "SELECT count(*) FROM samekey_outbox WHERE sent_ms IS NULL AND payload = x'6b657074'"), 1);
     sqlite3_close(db);
 }
 
@@ -306,7 +313,8 @@ static void what_is_past_its_life_goes_and_never_runs_again(void **state)
     call.call_id = "ord-1700000000000-0123456789ab-n1";
     late.call_id = "c-2";
     assert_int_equal(place(db, &call), SAMEKEY_GUARD_RUN);
-    run(db, "UPDATE samekey_call SET created_ms = 1700000000000, ended_ms = 1700000000000, key_expires_ms = 1700000000001");
+    run(db, "UPDATE samekey_call SET created_ms = 1700000000000, ended_ms = 1700000000000, key_expires_ms = "
+            "1700000000001");
     assert_int_equal(place(db, &late), SAMEKEY_GUARD_EXPIRED);
     run(db, "INSERT INTO samekey_purge(most) VALUES (10)");
     assert_int_equal(number(db, "SELECT count(*) FROM samekey_call"), 0);
@@ -317,6 +325,27 @@ static void what_is_past_its_life_goes_and_never_runs_again(void **state)
     assert_non_null(strstr(r.document, "beyond-retention"));
     samekey_guard_sqlite_receipt_clear(&r);
     assert_int_equal(place(db, &late), SAMEKEY_GUARD_RUN);
+    sqlite3_close(db);
+}
+
+static void installing_again_loses_nothing_and_a_newer_schema_is_left_alone(void **state)
+{
+    (void)state;
+    sqlite3 *db = open_file();
+    struct samekey_guard_error error = {0};
+    assert_int_equal(place(db, &CALL), SAMEKEY_GUARD_RUN);
+    assert_int_equal(samekey_guard_sqlite_install(db, &error), SAMEKEY_GUARD_OK);
+    assert_int_equal(place(db, &CALL), SAMEKEY_GUARD_REPLAY);
+    run(db, "UPDATE samekey_setting SET version = 2; DROP VIEW samekey_now; CREATE VIEW samekey_now(ms) AS "
+            "SELECT 7");
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(samekey_guard_sqlite_install(db, &error), SAMEKEY_GUARD_DATABASE);
+        assert_non_null(strstr(error.text, "is newer"));
+    }
+    assert_int_equal(number(db, "SELECT ms FROM samekey_now"), 7);
+    run(db, "BEGIN");
+    assert_int_equal(samekey_guard_sqlite_install(db, &error), SAMEKEY_GUARD_NO_TRANSACTION);
+    run(db, "ROLLBACK");
     sqlite3_close(db);
 }
 
@@ -345,6 +374,7 @@ int main(void)
         cmocka_unit_test_setup(of_several_processes_one_runs, fresh),
         cmocka_unit_test_setup(killed_between_begin_and_commit_nothing_happened, fresh),
         cmocka_unit_test_setup(what_is_past_its_life_goes_and_never_runs_again, fresh),
+        cmocka_unit_test_setup(installing_again_loses_nothing_and_a_newer_schema_is_left_alone, fresh),
     };
     return cmocka_run_group_tests(tests, begin_group, end_group);
 }
