@@ -71,6 +71,16 @@ static void wait_or_manual(struct compensation *c, const char *why)
                                       .why = why});
 }
 
+/* Somebody works on the call, and that has a lease: it is waited for, after the last round too, and not for ever. */
+static void at_work(struct compensation *c)
+{
+    over(c,
+         (struct compensation_effect){.type = COMPENSATION_DO_WAIT,
+                                      .status = TASK_PENDING,
+                                      .wait_ms = compensation_gap_ms(&c->policy, c->facts.round, c->random),
+                                      .why = "the call is at work now"});
+}
+
 static void close_as(struct compensation *c, enum task_status status, const char *why)
 {
     over(c, (struct compensation_effect){.type = COMPENSATION_DO_CLOSE, .status = status, .why = why});
@@ -158,11 +168,7 @@ static void start(struct compensation *c, const struct compensation_event *ev)
     c->facts = ev->facts;
     c->random = ev->random;
     if (f->state == STATE_PROCESSING) {
-        /* Somebody works on it, and that has a lease: no round is used up for nothing, and none lasts for ever. */
-        over(c, (struct compensation_effect){.type = COMPENSATION_DO_WAIT,
-                                             .status = TASK_PENDING,
-                                             .wait_ms = compensation_gap_ms(&c->policy, f->round, c->random),
-                                             .why = "the call is at work now"});
+        at_work(c);
     } else if (f->state == STATE_SUCCESS || f->state == STATE_FAILED) {
         start_ended(c);
     } else if (f->round > c->policy.rounds) {
@@ -252,7 +258,9 @@ static void fenced(struct compensation *c, const struct compensation_event *ev)
 static void sent(struct compensation *c, const struct compensation_event *ev)
 {
     bool reversal = c->facts.cause == TASK_CAUSE_REVERSAL;
-    if (ev->state == STATE_SUCCESS)
+    if (ev->state == STATE_PROCESSING)
+        at_work(c); /* accepted, or let go by a process that ends */
+    else if (ev->state == STATE_SUCCESS)
         close_as(c, reversal ? TASK_REVERSED : TASK_RESOLVED,
                  reversal ? "the reversal took effect" : "sent again, and it took effect");
     else if (ev->state == STATE_FAILED && ev->final && reversal)

@@ -26,8 +26,7 @@ struct compensator {
     struct shard *shard;
     struct net_timer look;
     bool stopped, taking;
-    size_t working;         /* rounds, that which is being taken too */
-    int64_t store_ahead_ms; /* of the store's clock before ours, as of its last word */
+    size_t working; /* rounds, that which is being taken too */
 };
 
 /* One round of one task. */
@@ -528,8 +527,6 @@ static void taken(struct job *job)
     struct compensator *c = r->c;
     const struct rows *rows = &job->op.rows;
     c->taking = false;
-    if (job->op.status == STATUS_OK)
-        c->store_ahead_ms = rows->now_ms - clock_wall_ms();
     if (job->op.status != STATUS_OK || !job->op.done) {
         job_free(job);
         if (!c->stopped)
@@ -594,8 +591,7 @@ static void take_next(struct compensator *c)
     r->outlets = outlets_hold(c->shard->outlets);
     arena_init(&r->arena, ROUND_ARENA_BYTES);
     r->work.task.owner = slice_text(c->shard->owner);
-    r->work.task.lease_end_ms =
-        deadline_add(clock_wall_ms() + c->store_ahead_ms, lease_of(r->outlets->setup));
+    r->work.task.lease_end_ms = deadline_add(shard_store_now(c->shard), lease_of(r->outlets->setup));
     job->op.work = &r->work;
     c->taking = true;
     c->working++;

@@ -94,7 +94,8 @@ struct gateway {
 bool gateway_ready(const struct gateway *g)
 {
     /* A store of one's own that cannot write still answers what it knows. A database that is gone answers nothing. */
-    bool gone = g->store && store_shared(g->store) && atomic_load_explicit(&g->store_fails, memory_order_relaxed);
+    bool gone =
+        g->store && store_shared(g->store) && atomic_load_explicit(&g->store_fails, memory_order_relaxed);
     return atomic_load(&g->ready) && !gone;
 }
 
@@ -403,6 +404,9 @@ static void look_home(struct net_timer *timer)
 {
     struct gateway *g = LIST_ENTRY(timer, struct gateway, home_timer);
     struct shard *home = &g->home->shard;
+    if (!runs_busy(home))
+        runs_abandon(
+            home); /* those that wait for a service which has accepted the call: the next process asks */
     if (upkeep_busy(g->upkeep) || home->runs)
         net_timer_arm(home->loop, timer, net_loop_now(home->loop) + DRAIN_LOOK_MS, look_home);
     else
@@ -512,7 +516,8 @@ static void look_at_store(struct net_timer *timer)
     if (fails != g->store_told) {
         g->store_told = fails;
         say(g, fails ? LOG_LEVEL_ERROR : LOG_LEVEL_INFO, fails ? "store_unavailable" : "store_back",
-            fails ? "nothing can be written: is the disk full, was the file removed, is the database gone? New calls "
+            fails ? "nothing can be written: is the disk full, was the file removed, is the database gone? "
+                    "New calls "
                     "are refused, nothing is sent"
                   : "writing again");
     }
@@ -681,7 +686,8 @@ static int start(struct gateway *g, struct buffer *error)
         return complain(EXIT_CONFIGURATION, "callIds cannot be made from call_id_prefix and node", error);
     if (log_writer_start(&g->log_writer, STDERR_FILENO, (size_t)s->log_buffer_bytes_max) != STATUS_OK ||
         metrics_new(&g->metrics, s) != STATUS_OK ||
-        metrics_loop_new(g->metrics, &g->store_counts) != STATUS_OK || suspects_new(&g->suspects) != STATUS_OK)
+        metrics_loop_new(g->metrics, &g->store_counts) != STATUS_OK ||
+        suspects_new(&g->suspects) != STATUS_OK)
         return complain(EXIT_UNAVAILABLE, "not enough memory to start", error);
     set_series(g, g->setup);
     int code = open_tracer(g, node, error);

@@ -22,7 +22,7 @@ enum status reversal_row(struct call_row *row, const struct call_row *of, const 
                          struct shard *shard, struct arena *arena)
 {
     char id[CALLID_BYTES_MAX + 1];
-    size_t len = callid_make(shard->ids, clock_wall_ms(), id);
+    size_t len = callid_make(shard->ids, shard_store_now(shard), id);
     struct slice undone = of->original_call_id.len ? of->original_call_id : of->call_id;
     *row = (struct call_row){
         .has_key = true,

@@ -21,7 +21,6 @@ struct teller {
     struct task_work work;
     int64_t id;
     int tries;
-    int64_t store_ahead_ms;
     struct buffer target, secret, body, call_id, route, key, trace_id;
     char once[64]; /* the Idempotency-Key */
 
@@ -147,7 +146,7 @@ static void finish(struct teller *t, enum task_tell tell, int64_t again_ms)
     memset(&t->work, 0, sizeof t->work);
     t->work.task.tell = tell;
     t->work.task.tell_tries = t->tries;
-    t->work.task.tell_due_ms = clock_wall_ms() + t->store_ahead_ms + again_ms;
+    t->work.task.tell_due_ms = shard_store_now(t->shard) + again_ms;
     job->op.id = t->id;
     job->op.work = &t->work;
     job_submit(job);
@@ -193,7 +192,6 @@ static void taken(struct job *job)
     }
     const struct lane *lane = lane_of(t->shard->outlets, call->route);
     const struct task_row *task = &t->work.now;
-    t->store_ahead_ms = job->op.rows.now_ms - clock_wall_ms();
     t->id = task->id;
     t->tries = task->tell_tries;
     snprintf(t->once, sizeof t->once, "samekey-manual-%" PRId64 "-%d", task->id, task->round);
@@ -225,7 +223,7 @@ static void look(struct teller *t)
     if (!job)
         return;
     memset(&t->work, 0, sizeof t->work);
-    t->work.task.tell_due_ms = clock_wall_ms() + t->store_ahead_ms + TELL_LEASE_MS;
+    t->work.task.tell_due_ms = shard_store_now(t->shard) + TELL_LEASE_MS;
     job->op.work = &t->work;
     t->busy = true;
     job_submit(job);

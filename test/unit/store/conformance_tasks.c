@@ -578,6 +578,44 @@ static void a_reversal_is_sent_as_it_was_kept(void **state)
     store_op_fini(&op);
 }
 
+static void a_reversals_own_ending_settles_its_task(void **state)
+{
+    (void)state;
+    struct store_op op = {0};
+    struct kept_request keep = {.has = true, .method = slice_text("POST"), .target = slice_text("/cancel")};
+    for (int undone = 0; undone < 2; undone++) {
+        const char *name = undone ? "A" : "B", *undo = undone ? "RA" : "RB";
+        int64_t call = claim(name, name, "f1");
+        end(call, 1, STATE_SUCCESS, "done");
+        ask_reverse(&op, call, undo, &keep);
+        op.row.key = slice_text(undo);
+        op.row.operation_digest = digest_operation(&hasher, op.row.tenant, op.row.scope, op.row.key);
+        run(&op);
+        assert_true(op.done);
+        look(&op, undo);
+        int64_t reversal = op.rows.call.id, fence = op.rows.call.fence;
+        ask_take(&op, undo, undo, NULL);
+        op.row.scope = slice_text("orders reversal");
+        op.row.operation_digest = digest_operation(&hasher, op.row.tenant, op.row.scope, op.row.key);
+        op.expect_call_id = op.expect_holder_id = reversal;
+        op.expect_call_fence = op.expect_holder_fence = fence;
+        run(&op);
+        assert_true(op.done);
+        ask_end(&op, reversal, fence + 1, STATE_UNKNOWN, NULL);
+        op.make_task = true;
+        run(&op);
+        ask_end(&op, reversal, fence + 1, undone ? STATE_SUCCESS : STATE_FAILED, NULL);
+        op.row.final = true;
+        op.from_states = IN(UNKNOWN);
+        run(&op);
+        assert_true(op.done);
+        read_task(&op, 0, reversal);
+        assert_int_equal(page.tasks[0].status, undone ? TASK_REVERSED : TASK_MANUAL);
+        assert_int_equal(page.tasks[0].tell, undone ? TASK_TELL_NONE : TASK_TELL_OWED);
+    }
+    store_op_fini(&op);
+}
+
 static void a_shared_effect_is_reversed_at_its_own_call(void **state)
 {
     (void)state;
