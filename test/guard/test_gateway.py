@@ -12,9 +12,10 @@ import threading
 import psycopg2
 import pytest
 
-from guard import install, receipt, schema
+from guard import begin, finish, install, receipt, schema
 from lossy import Lossy
 from support.gateway import BINARY, ROOT, Gateway, post
+from support.house import House, Step
 from support.poll import free_port, unique, until
 from support.postgres import Postgres
 from support.wire import ask
@@ -267,6 +268,34 @@ def test_a_database_that_does_not_answer_costs_its_time_and_no_more(tables, tmp_
     # Nobody else waited for it.
     assert shop.order(unique("c")).status == 201
     assert shop.gateway.stop() == 0
+
+
+# ---- whose receipt it is, and a guard that is not there
+
+
+def test_a_receipt_is_read_under_the_tenant_of_the_call(url, tmp_path, started):
+    house = House(tmp_path, {"orders": {"receipt": f"sql {url}", "retries": 1, "receipt_queries": 1}}, tenant="{header.X-Tenant}")
+    started.append(house)
+    order = house.order("orders", Step(then="rst", effect=True), Step(then="rst"))
+    with psycopg2.connect(url) as db, db.cursor() as cursor:
+        begin(cursor, order.call_id, order.key, tenant="one", route="orders")
+        finish(cursor, order.call_id, body=b"of one", tenant="one")
+    db.close()
+    mine = order.send(headers={"X-Tenant": "one"})
+    assert (mine.status, mine.body) == (201, b"of one") and len(order.posts) == 1
+    # Another tenant's call of the same id is another call, of which the guard knows nothing: it is sent again, and fenced.
+    other = order.send(headers={"X-Tenant": "two"})
+    assert other.status == 409 and receipt(url, order.call_id, "two")["reason"] == "fenced"
+
+
+def test_a_database_without_the_guard_is_told_in_the_log(server, tmp_path, started):
+    url = server.create_database(unique("empty").replace("-", "_"))
+    house = House(tmp_path, {"orders": {"receipt": f"sql {url}", "retries": 1, "receipt_queries": 1, "deadline": "3s"}})
+    started.append(house)
+    order = house.order("orders", Step(then="rst", effect=True))
+    assert order.send().slug == "outcome-unknown"
+    why = until(lambda: [e["why"] for e in house.gateway.logged(order.call_id) if e.get("event") == "receipt_asked"])
+    assert 'schema "samekey" does not exist' in why[0]
 
 
 # ---- the guard in SQLite
