@@ -8,12 +8,13 @@ function time(options) {
   return (at) => new Intl.DateTimeFormat(locale(), { hourCycle: 'h23', ...options }).format(at);
 }
 
-/** 29 Nov, 17:40:12; with the year when it is another one. */
-export function moment(text, fine = false) {
+/** 29 Nov, 17:40:12; with the year when it is another one; `short`: without the day when it is today. */
+export function moment(text, fine = false, short = false) {
   const at = new Date(text);
   if (!text || Number.isNaN(at.getTime())) return NONE;
+  const day = !(short && at.toDateString() === new Date().toDateString());
   return time({
-    year: at.getFullYear() === new Date().getFullYear() ? undefined : 'numeric', month: 'short', day: 'numeric',
+    year: at.getFullYear() === new Date().getFullYear() ? undefined : 'numeric', month: day ? 'short' : undefined, day: day ? 'numeric' : undefined,
     hour: '2-digit', minute: '2-digit', second: '2-digit', fractionalSecondDigits: fine ? 3 : undefined,
   })(at);
 }

@@ -32,7 +32,11 @@ after(() => house?.close());
 
 /** Looks at what a page shows now; what is wrong with it goes into `wrong`. */
 async function look(page, name, wrong) {
-  await page.screenshot({ path: join(folder, `${name}.png`), fullPage: !name.startsWith('dialog') });
+  const size = page.viewportSize(); // the window is made as high as the page, so that its fixed bar is at the end of it
+  if (!name.startsWith('dialog'))
+    await page.setViewportSize({ width: size.width, height: Math.max(size.height, await page.evaluate(() => document.documentElement.scrollHeight)) });
+  await page.screenshot({ path: join(folder, `${name}.png`) });
+  await page.setViewportSize(size);
   const wider = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
   if (wider) wrong.push(`${name}: wider than the screen by ${wider} px`);
   // Axe is put in by the browser's own tools, which the page's policy does not bind.

@@ -38,13 +38,12 @@ function rangeOf(query) {
 export function callColumns() {
   return [
     { name: t('col.call'), main: true, cell: (c) => html`<a class="mono" href=${link(['calls', c.call_id], { tenant: c.tenant })}>${c.call_id}</a>` },
-    { name: t('col.state'), cell: (c) => html`<${Badge} word=${c.state} />` },
-    { name: t('col.reason'), cell: (c) => c.reason && say('reason.short', c.reason) },
+    { name: t('col.state'), cell: (c) => html`<${Badge} word=${c.state} />${c.reason && html`<span class="hint under">${say('reason.short', c.reason)}</span>`}` },
     { name: t('col.route'), cell: (c) => c.route },
-    { name: t('col.key'), cell: (c) => c.key && html`<code class="clip" title=${c.key}>${c.key}</code>` },
-    { name: t('col.ref'), cell: (c) => c.business_ref && html`<code class="clip" title=${c.business_ref}>${c.business_ref}</code>` },
+    { name: t('col.key'), cell: (c) => (c.key || c.business_ref) && html`${c.key && html`<code class="clip" title=${c.key}>${c.key}</code>`}
+      ${c.business_ref && html`<span class="hint clip" title=${c.business_ref}>${t('col.ref')} ${c.business_ref}</span>`}` },
     { name: t('col.attempts'), number: true, cell: (c) => c.attempt_count },
-    { name: t('col.created'), cell: (c) => html`<${Time} at=${c.created_at} />` },
+    { name: t('col.created'), cell: (c) => html`<${Time} at=${c.created_at} short />` },
   ];
 }
 

@@ -6,9 +6,9 @@ import { has, t } from '../words.js';
 import { Icon } from './icon.js';
 
 /** A moment in the reader's time zone, in UTC on hover. */
-export function Time({ at, fine }) {
+export function Time({ at, fine, short }) {
   if (!at) return html`<span class="muted">–</span>`;
-  return html`<time dateTime=${at} title=${utc(at)}>${moment(at, fine)}</time>`;
+  return html`<time dateTime=${at} title=${utc(at)}>${moment(at, fine, short)}</time>`;
 }
 
 export function Button({ icon, main, danger, quiet, tiny, busy, type = 'button', children, ...rest }) {

@@ -34,7 +34,7 @@ export default {
   'plot.waiting': 'Collecting the first points…',
   'breaker.closed': 'Closed', 'breaker.open': 'Open', 'breaker.partly': 'Partly open', 'breaker.of': '{n} of {of}',
 
-  'col.call': 'callId', 'col.state': 'State', 'col.reason': 'Why', 'col.route': 'Route', 'col.key': 'Key', 'col.ref': 'Reference', 'col.trace': 'Trace',
+  'col.call': 'callId', 'col.state': 'State', 'col.route': 'Route', 'col.key': 'Key', 'col.ref': 'Reference', 'col.trace': 'Trace',
   'col.tenant': 'Tenant', 'col.attempts': 'Attempts', 'col.created': 'Created', 'col.breaker': 'Breaker', 'col.running': 'At work', 'col.queued': 'Queued',
   'col.refused': 'Not done', 'col.status': 'Status', 'col.call_state': 'Call', 'col.age': 'Age', 'col.rounds': 'Rounds', 'col.next': 'Next round',
   'col.last_answer': 'Last answer', 'col.when': 'When', 'col.what': 'What',

@@ -34,7 +34,7 @@ export default {
   'plot.waiting': '正在采集最初的数据点…',
   'breaker.closed': '闭合', 'breaker.open': '断开', 'breaker.partly': '部分断开', 'breaker.of': '{n} / {of}',
 
-  'col.call': 'callId', 'col.state': '状态', 'col.reason': '原因', 'col.route': '路由', 'col.key': '键', 'col.ref': '业务单号', 'col.trace': '链路',
+  'col.call': 'callId', 'col.state': '状态', 'col.route': '路由', 'col.key': '键', 'col.ref': '业务单号', 'col.trace': '链路',
   'col.tenant': '租户', 'col.attempts': '尝试', 'col.created': '创建时间', 'col.breaker': '熔断器', 'col.running': '执行中', 'col.queued': '排队中',
   'col.refused': '未执行', 'col.status': '任务状态', 'col.call_state': '调用', 'col.age': '已历时', 'col.rounds': '轮次', 'col.next': '下一轮',
   'col.last_answer': '最近答复', 'col.when': '时间', 'col.what': '操作',
