@@ -509,9 +509,9 @@ void redis_free(struct redis *r)
 bool redis_ask(struct redis *r, struct redis_ask *ask)
 {
     char name[REDIS_NAME_BYTES], last[24];
-    if (!r || r->link != LINK_UP)
+    if (!r || r->link == LINK_CLOSED)
         return false;
-    if (r->slow) {
+    if (r->link != LINK_UP || r->slow) {
         count(r, METRIC_cache_errors);
         return false;
     }

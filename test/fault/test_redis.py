@@ -453,8 +453,9 @@ def test_it_need_not_be_there_at_the_start(tmp_path, started):
     assert house.gateway.admin("GET", "/readyz").status == 200
     said = until(lambda: [e for e in house.gateway.log if e.get("event") == "cache_unavailable"])
     assert len(said) == 1 and "refused" in said[0]["why"]
-    order = house.order("orders")
+    order, before = house.order("orders"), errors(house.gateway)
     assert order.send().status == 201 and order.send().replayed
+    assert errors(house.gateway) == before + 2  # questions that it could not be asked
     redis.start()
     reachable(house.gateway)
     until(lambda: [e for e in house.gateway.log if e.get("event") == "cache_ready"])

@@ -91,3 +91,23 @@ def test_with_the_database_gone_redis_tells_what_is_done_and_nothing_runs(pair, 
         database.start()
     until(lambda: b.gateway.send(new.bytes(), timeout=60).status == 201, 60)
     assert new.effects == 1
+
+
+def test_a_restored_database_seals_anew(pair, redis):
+    a, b = pair
+    order = a.order("orders")
+    order.send()
+    name = until(redis.names)[0]
+    b.gateway.stop()
+    a.gateway.stop()
+    a.gateway.more_flags = ["--restored"]
+    a.gateway.start()
+    until(lambda: b"cache: reachable\n" in a.gateway.admin("GET", "/readyz").body)
+    assert order.state == "SUCCESS" and hits(a) == 0  # the old entry is there, and nobody looks at it
+    new = until(lambda: [n for n in redis.names() if n != name])[0]
+    assert new.split(b":")[2] != name.split(b":")[2] and new.split(b":")[3] == name.split(b":")[3]
+    a.gateway.more_flags = []
+    a.gateway.restart()
+    b.gateway.start()
+    until(lambda: b"cache: reachable\n" in b.gateway.admin("GET", "/readyz").body)
+    assert b.gateway.state(order.call_id) == "SUCCESS" and hits(b) == 1  # both have the new one
