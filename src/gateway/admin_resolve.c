@@ -266,6 +266,10 @@ static void each_read(struct job *job)
 static void settle_next(struct inquiry *q)
 {
     struct bulk *b = q->state;
+    if (!q->admin->shard->worker) { /* the store has stopped: what was not begun stays as it is */
+        b->failed += b->count - b->next;
+        b->next = b->count;
+    }
     while (b->next < b->count && b->at_once < SETTLING_AT_ONCE) {
         struct job *job = job_new(q->admin->shard, STORE_READ, inquiry_hold(q), each_read);
         const struct chosen *chosen = &b->chosen[b->next++];

@@ -37,6 +37,7 @@ enum { EXIT_OK = 0, EXIT_UNAVAILABLE = 69, EXIT_CONFIGURATION = 78 };
 #define COUNT_GAP_MS       1000 /* between two counts of open connections */
 #define LOG_LAST_WAIT_MS   2000
 #define TRACE_LAST_WAIT_MS 2000
+#define LAST_LETTERS_MS    100
 
 /* A word from home to a shard. */
 struct order {
@@ -727,6 +728,13 @@ static int start(struct gateway *g, struct buffer *error)
     return EXIT_OK;
 }
 
+static void no_letters(struct net_timer *timer)
+{
+    struct gateway *g = LIST_ENTRY(timer, struct gateway, store_timer);
+    net_timer_arm(g->home->shard.loop, timer, net_loop_now(g->home->shard.loop) + LAST_LETTERS_MS,
+                  no_letters);
+}
+
 /* What runs no more is taken apart in the order that keeps everyone's neighbours alive. */
 static void stop(struct gateway *g)
 {
@@ -747,9 +755,13 @@ static void stop(struct gateway *g)
         net_server_free(g->admin);
         admin_stop(g->admin_state);
         sketcher_stop(g->sketcher);
-        /* Letters of the store's last answers, and closing handles. */
+        /* Letters of the store's last answers, and closing handles. The mailbox does not keep a loop running, and one that
+         * has nothing to run would not look into it: so it waits for something. */
+        net_timer_arm(g->home->shard.loop, &g->store_timer,
+                      net_loop_now(g->home->shard.loop) + LAST_LETTERS_MS, no_letters);
         while (g->home->shard.jobs_out)
             uv_run(net_loop_uv(g->home->shard.loop), UV_RUN_ONCE);
+        net_timer_disarm(g->home->shard.loop, &g->store_timer);
         uv_run(net_loop_uv(g->home->shard.loop), UV_RUN_NOWAIT);
     }
     upkeep_free(g->upkeep);

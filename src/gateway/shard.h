@@ -58,7 +58,7 @@ struct shard {
     struct metrics *metrics;
     struct metrics_loop *counts;
     struct suspects *suspects; /* of all shards */
-    struct list jobs; /* finished ones, to be used again */
+    struct list jobs;          /* finished ones, to be used again */
     size_t jobs_idle;
     size_t jobs_out;              /* on their way to the store and back: a shard ends when they are home */
     struct list outbox;           /* jobs of this turn of the loop, for the store */
@@ -102,7 +102,8 @@ void shard_send_jobs(void *context);
  * from it, never from this machine's clock, which another gateway need not share. */
 static inline int64_t shard_store_now(const struct shard *shard)
 {
-    return worker_clock_ms(shard->worker);
+    return shard->worker ? worker_clock_ms(shard->worker)
+                         : clock_wall_ms(); /* the store has stopped: only words are left */
 }
 
 /* Random numbers of this shard: in [0, 1), and 64 bits. Not for secrets. */

@@ -10,7 +10,7 @@ import pytest
 from support.gateway import Gateway
 from support.house import House, Step
 from support.poll import free_port, until
-from support.wire import ask
+from support.wire import Wire, ask, request
 
 OPERATOR, READER = "operator-token-for-tests", "reader-token-for-tests"
 
@@ -189,11 +189,24 @@ def test_a_guess_that_hangs_up_is_forgotten(tmp_path, started):
     (tmp_path / "operator").write_text(OPERATOR + "\n", encoding="ascii")
     house = House(tmp_path, {"plain": {}}, drain="1s", admin_token_file=str(tmp_path / "operator"))
     started.append(house)
-    from support.wire import Wire, request
     for _ in range(12):
         with Wire(house.gateway.admin_port) as wire:
             wire.send(request("GET", "/v1/calls", {"Authorization": "Bearer wrong"}, b""))
     until(lambda: house.gateway.admin("GET", "/v1/calls", bearer(OPERATOR)).status == 200, 5)
+
+
+def test_a_stop_does_not_wait_for_wrong_tokens(tmp_path, started):
+    (tmp_path / "operator").write_text(OPERATOR + "\n", encoding="ascii")
+    house = House(tmp_path, {"plain": {}}, drain="1s", admin_token_file=str(tmp_path / "operator"))
+    started.append(house)
+    with Wire(house.gateway.admin_port) as wire:
+        for _ in range(5):
+            house.gateway.admin("GET", "/v1/calls", bearer("wrong"))
+        wire.send(request("GET", "/v1/calls", {"Authorization": "Bearer wrong"}, b""))
+        until(lambda: sum(e.get("event") == "admin_token_refused" for e in list(house.gateway.log)) == 6, 5)
+        began = time.monotonic()
+        assert house.gateway.stop() == 0
+        assert time.monotonic() - began < 2.5
 
 
 def test_without_a_token_a_local_program_may_do_everything(open_house):

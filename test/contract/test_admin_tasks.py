@@ -150,3 +150,29 @@ def test_two_people_at_once_settle_each_task_once(house, desk):
     assert states.count("FAILED") == resolved["FAILED"] and states.count("SUCCESS") == resolved["SUCCESS"]
     assert resolved["FAILED"] + resolved["SUCCESS"] == 40
     assert len(desk.pages("/v1/audit")) == 40
+
+
+def test_a_stop_in_the_middle_of_many_leaves_each_task_whole(house, desk):
+    orders = [unknown(house) for _ in range(150)]
+    dry = desk.post("/v1/compensations/resolve", bulk())
+    answers = []
+
+    def settle():
+        try:
+            answers.append(house.gateway.admin("POST", "/v1/compensations/resolve", {"Content-Type": "application/json"},
+                                               json.dumps(bulk(dry_run=False, set=dry["set"]))))
+        except Exception as hung_up:  # the stop may come first
+            answers.append(hung_up)
+
+    person = threading.Thread(target=settle)
+    person.start()
+    assert house.gateway.stop() == 0
+    person.join(30)
+    assert len(answers) == 1
+    settled = house.gateway.rows("select count(*) from audit")[0][0]
+    states = [state for state, in house.gateway.rows("select state from call")]
+    assert states.count(4) == settled == house.gateway.rows("select count(*) from compensation where status = 2")[0][0]
+    house.gateway.start()
+    again = desk.post("/v1/compensations/resolve", bulk())
+    assert again["count"] == 150 - settled
+    assert len(orders) == 150
