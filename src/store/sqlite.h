@@ -10,7 +10,7 @@
  *   sqlite_write.c      the operations that write        sqlite_read.c   those that read
  *   sqlite_identity.c   digests to rows: the table, and the newest in memory (tail.c)
  *   sqlite_unended.c    where the calls are that have not ended
- *   sqlite_tasks.c      compensation tasks, kept requests, reversals, what people changed
+ *   sqlite_tasks.h      compensation tasks, kept requests, reversals, what people changed: files of their own
  *   sqlite_list.c       pages of calls for people     sqlite_sketch.c what makes them fast
  *   sqlite_erase.c      bodies dropped because a person asks for it
  *   sqlite_purge.c      lives, and what is removed at their end
