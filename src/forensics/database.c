@@ -206,12 +206,25 @@ static enum status take_application(void *context, const struct row *row)
     return STATUS_OK;
 }
 
+static enum status take_yes(void *context, const struct row *row)
+{
+    *(bool *)context = slice_is(row->value[0], "t");
+    return STATUS_OK;
+}
+
+bool database_is_postgres(const struct database *db)
+{
+    return db->postgres != NULL;
+}
+
 bool database_is_store(struct database *db)
 {
     struct buffer error = {0};
     bool is = false;
     if (db->sqlite)
         database_rows(db, "PRAGMA application_id", take_application, &is, &error);
+    else
+        database_rows(db, "SELECT to_regclass('samekey_store.call') IS NOT NULL", take_yes, &is, &error);
     buffer_fini(&error);
     return is;
 }

@@ -33,7 +33,7 @@ enum status database_rows(struct database *db, const char *sql,
  * PostgreSQL's planner. 0: it cannot be told. */
 uint64_t database_rows_expected(struct database *db, const char *sql, int64_t ms_max);
 
-/* Whether it is the file of a samekey gateway's own receipts. */
+/* Whether a samekey gateway's own receipts are in it. */
 bool database_is_store(struct database *db);
 
 /* What is the matter with a key's column. */
@@ -47,6 +47,8 @@ struct key_column {
 /* Looks. table and column are names, not SQL. STATUS_IO, STATUS_NOT_FOUND (no such table or column): *error. */
 enum status database_key_column(struct database *db, const char *table, const char *column,
                                 struct key_column *out, struct buffer *error);
+
+bool database_is_postgres(const struct database *db);
 
 void database_close(struct database *db);
 

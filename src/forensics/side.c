@@ -25,6 +25,13 @@
     "WHEN 4 THEN 'FAILED' ELSE 'UNKNOWN' END AS state, call_id, reversed_by AS reversed, updated_ms AS "     \
     "updated FROM call"
 
+/* The same of a store in PostgreSQL, whose texts are bytes. */
+#define POSTGRES_STORE_SQL                                                                                   \
+    "SELECT convert_from(key, 'UTF8') AS key, convert_from(tenant, 'UTF8') AS tenant, "                      \
+    "(ARRAY['UNKNOWN', 'RECEIVED', 'PROCESSING', 'SUCCESS', 'FAILED', 'UNKNOWN'])[state + 1] AS state, "     \
+    "convert_from(call_id, 'UTF8') AS call_id, convert_from(reversed_by, 'UTF8') AS reversed, updated_ms "   \
+    "AS updated FROM samekey_store.call"
+
 static const char *const column_names[] = {"key",    "tenant",   "state",  "call_id",
                                            "amount", "reversed", "updated"};
 
@@ -194,9 +201,10 @@ static bool query_of(const struct reconcile *r, enum side side, struct database 
     }
     if (!database_is_store(db))
         return false;
-    buffer_text(sql, STORE_SQL);
+    bool bytes = database_is_postgres(db);
+    buffer_text(sql, bytes ? POSTGRES_STORE_SQL : STORE_SQL);
     if (r->route) {
-        buffer_text(sql, " WHERE route = '");
+        buffer_text(sql, bytes ? " WHERE convert_from(route, 'UTF8') = '" : " WHERE route = '");
         for (const char *p = r->route; *p; p++) {
             if (*p == '\'')
                 buffer_byte(sql, '\'');

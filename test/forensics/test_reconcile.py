@@ -326,6 +326,34 @@ def test_rows_from_postgresql(tmp_path, postgres):
     assert found(reconcile("--receipts", receipts, "--rows", postgres, "--rows-sql", query)) == TWO_SIDES, "nothing was deleted"
 
 
+@pytest.mark.skipif(not has_gateway(), reason="this program has no gateway")
+def test_receipts_of_a_gateway_whose_store_is_in_postgresql(tmp_path, postgres):
+    """The URL of its store is enough; a route may be named."""
+    sql(postgres, "CREATE DATABASE receipts")
+    url = postgres.rsplit("/", 1)[0] + "/receipts"
+    (tmp_path / "token").write_text("secret-token-of-the-report\n")
+    os.chmod(tmp_path / "token", 0o600)
+    with service(tmp_path, "shop", "hang", "ok") as upstream:
+        port, admin = free_port(), free_port()
+        text = CONF.format(folder=tmp_path, port=port, admin=admin, upstream=upstream)
+        (tmp_path / "samekey.conf").write_text(text.replace(f"sqlite:{tmp_path}/receipts.db", url))
+        with open(tmp_path / "gateway.log", "wb") as talk, \
+                started(SAMEKEY, "gateway", "-c", tmp_path / "samekey.conf", port=port, stderr=talk, stdout=talk):
+            assert post(port, "c-1", "order:1") in (504, 409)
+            assert [post(port, f"c-{n}", f"order:{n}") for n in (2, 3)] == [201, 201]
+            rows = write_csv(tmp_path / "rows.csv", ("key",), [("order:1",), ("order:2",)])
+            sides = ("--receipts", url, "--rows", rows, "--grace", "0")
+            document = reconcile(*sides, "--plan", tmp_path / "plan.jsonl", expect=1)
+            assert found(document) == [("done-but-open", "order:1"), ("receipt-without-row", "order:3")]
+            assert found(reconcile(*sides, "--route", "orders")) == found(document)
+            assert found(reconcile(*sides, "--route", "other'; --")) == [("row-without-receipt", "order:1"),
+                                                                        ("row-without-receipt", "order:2")]
+            done = run("reconcile", "--apply", tmp_path / "plan.jsonl", "--at", f"http://127.0.0.1:{port}", "--token-file",
+                       tmp_path / "token")
+            assert done.returncode == 0, done.stdout
+            assert found(reconcile(*sides)) == [("receipt-without-row", "order:3")]
+
+
 @pytest.mark.parametrize("name,schema,good", [
     ("pg_unique", "CREATE TABLE {t}(key text UNIQUE, day text)", True),
     ("pg_primary", "CREATE TABLE {t}(key text PRIMARY KEY, day text)", True),
