@@ -752,6 +752,7 @@ static void stop(struct gateway *g)
     if (g->home && g->home->shard.loop) {
         for (size_t i = 0; i < g->signals_open; i++)
             uv_close((uv_handle_t *)&g->signals[i], NULL);
+        redis_close(g->home->shard.redis); /* who waits for it asks the store, and is answered below */
         net_server_free(g->admin);
         admin_stop(g->admin_state);
         sketcher_stop(g->sketcher);

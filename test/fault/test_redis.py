@@ -17,6 +17,7 @@ from support.gateway import BINARY
 from support.house import House, Step
 from support.poll import free_port, unique, until
 from support.redis import Redis
+from support.wire import Wire, request
 
 ROUTES = {
     "orders": {"attempt_timeout": "5s", "deadline": "30s", "lease": "10s", "wait_in_progress": "10s"},
@@ -640,11 +641,17 @@ def test_killed_and_started_again(shaken):
     assert said[:3] == ["cache_ready", "cache_unavailable", "cache_ready"]
 
 
-def test_a_gateway_stops_while_redis_does_not_answer(shaken):
-    redis, house, load = shaken
-    grown(load)
-    load.end()
+def test_a_gateway_stops_while_redis_does_not_answer(tmp_path, started):
+    redis = Redis(tmp_path / "r")
+    started.append(redis)
+    house = cached_house(tmp_path / "g", redis.url)
+    started.append(house)
+    reachable(house.gateway)
+    order, _, _ = done(house, redis)
     redis.pause()
-    order = load.orders[0]
-    order.send()
+    wires = [Wire(port) for port in (house.gateway.port, house.gateway.admin_port) for _ in range(4)]
+    for wire in wires:
+        wire.send(request("GET", f"/.samekey/receipts/{order.call_id}", host="127.0.0.1"))
     assert house.gateway.stop() == 0
+    for wire in wires:
+        wire.close()
