@@ -3,9 +3,9 @@
 
 #include <stdlib.h>
 
-#define SKETCH_BLOCKS  4    /* of 256 calls, in one step: about two milliseconds of the store's writer */
+#define SKETCH_BLOCKS  1    /* of 256 calls, in one step: some half a millisecond of the store's writer */
 #define SKETCH_GAP_MS  1000 /* between two looks for something to do */
-#define SKETCH_REST_MS 100  /* between two steps: 10000 calls a second are kept up with */
+#define SKETCH_REST_MS 25   /* between two steps: 10000 calls a second are kept up with */
 
 struct sketcher {
     struct shard *shard;
