@@ -174,9 +174,21 @@ struct job *run_owner_job(struct run *run, enum store_kind kind, void (*then)(st
     return job;
 }
 
-static void lease_moved(struct run *run)
+/* The end of a lease from now on, by the store's clock. */
+static int64_t lease_end(const struct run *run)
 {
-    run->lease_until_ms = run_now(run) + run->lane->s->lease_ms;
+    int64_t now = worker_shared(run->shard->worker) ? shard_store_now(run->shard) : run_store_now(run);
+    return now + run->lane->s->lease_ms;
+}
+
+/* A lease that ends then is on disk. Where others may take over, what is left of it counts from when it was asked for, and
+ * not from an answer that may have come late: by then they may have taken over already. */
+static void lease_moved(struct run *run, int64_t end_ms)
+{
+    int64_t left = run->lane->s->lease_ms;
+    if (worker_shared(run->shard->worker) && end_ms - shard_store_now(run->shard) < left)
+        left = end_ms - shard_store_now(run->shard);
+    run->lease_until_ms = run_now(run) + left;
 }
 
 static void on_lease_timer(struct net_timer *timer);
@@ -192,7 +204,7 @@ static void renewed(struct job *job)
     struct run *run = job->owner;
     run->jobs--;
     if (job->op.status == STATUS_OK)
-        lease_moved(run);
+        lease_moved(run, job->op.row.lease_end_ms);
     bool conflict = job->op.status == STATUS_CONFLICT;
     if (run->lost) {
         if (run->jobs == 0 && !run->exchange && !run->query)
@@ -210,11 +222,13 @@ static void on_lease_timer(struct net_timer *timer)
         return;
     struct job *job = run_owner_job(run, STORE_RENEW, renewed);
     if (job) {
-        job->op.row.lease_end_ms = run_store_now(run) + run->lane->s->lease_ms;
+        job->op.row.lease_end_ms = lease_end(run);
         job_submit(job);
     }
     arm_lease(run);
 }
+
+static bool store_attempt(struct run *run);
 
 static void attempt_stored(struct job *job)
 {
@@ -225,10 +239,13 @@ static void attempt_stored(struct job *job)
         if (run->jobs == 0 && !run->exchange && !run->query)
             run_free(run);
     } else if (status == STATUS_OK) {
-        lease_moved(run);
+        lease_moved(run, job->op.row.lease_end_ms);
         run->row.attempt_count = job->op.row.attempt_count;
         run->row.first_attempt_ms = job->op.row.first_attempt_ms;
-        run_put_on_wire(run);
+        if (run->lease_until_ms > run_now(run))
+            run_put_on_wire(run);
+        else if (!store_attempt(run)) /* the answer took longer than the lease: it is asked for anew */
+            run_feed_denied(run, CALL_DENIED_BUDGET, 1000);
     } else if (status == STATUS_CONFLICT) {
         run_lose(run, &job->op.rows);
     } else {
@@ -246,7 +263,7 @@ static bool store_attempt(struct run *run)
         return false;
     job->op.row.attempt_count = run->effect.attempt;
     job->op.row.maybe_ran = run->machine.maybe_ran;
-    job->op.row.lease_end_ms = run_store_now(run) + run->lane->s->lease_ms;
+    job->op.row.lease_end_ms = lease_end(run);
     if (!job->op.row.first_attempt_ms)
         job->op.row.first_attempt_ms = run_store_now(run);
     job_submit(job);
@@ -417,7 +434,7 @@ static void do_wait(struct run *run)
         return;
     job->op.row.attempt_count = run->row.attempt_count;
     job->op.row.maybe_ran = true;
-    job->op.row.lease_end_ms = run_store_now(run) + run->lane->s->lease_ms;
+    job->op.row.lease_end_ms = lease_end(run);
     job_submit(job);
     watch_row(run);
     /* What is worked on elsewhere holds no place here. */
@@ -515,7 +532,7 @@ static struct run *run_make(struct shard *shard, struct outlets *outlets, const 
 static void start_machine(struct run *run, int retries, int64_t closed_age_ms)
 {
     struct call_policy policy = run->lane->policy;
-    lease_moved(run);
+    lease_moved(run, run->row.lease_end_ms);
     arm_lease(run);
     policy.has_identity = run->row.has_key || !run->row.call_id_made;
     policy.retries = retries;

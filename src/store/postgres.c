@@ -32,16 +32,15 @@ struct pg_reader {
 
 /* ---- the clock ---- */
 
-/* The database's clock lies somewhere in the time between asking and answering, and what is known is moved as little as
- * that allows. It starts at the late end: a lease that is given from it ends later there than its owner believes. */
+/* When the database told its clock lies somewhere between asking and answering. Of that the late end is kept, and lowered as
+ * later answers allow: this clock is never behind the database's, so what an owner believes is left of its lease never is
+ * more than what is left there. */
 void pg_clock_learn(struct pg_store *s, int64_t database_ms, int64_t asked_ms, int64_t answered_ms)
 {
     int64_t low = database_ms - answered_ms, high = database_ms - asked_ms;
     int64_t ahead = atomic_load_explicit(&s->ahead_ms, memory_order_relaxed);
-    if (!atomic_load_explicit(&s->ahead_known, memory_order_acquire) || ahead > high)
+    if (!atomic_load_explicit(&s->ahead_known, memory_order_acquire) || ahead > high || ahead < low)
         ahead = high;
-    else if (ahead < low)
-        ahead = low;
     atomic_store_explicit(&s->ahead_ms, ahead, memory_order_relaxed);
     atomic_store_explicit(&s->ahead_known, true, memory_order_release);
 }

@@ -207,11 +207,15 @@ static enum pg_fault collect(struct pg_link *l, int64_t until_ms, PGresult **out
     return worst;
 }
 
-/* Endings are prepared anew for each day, under another name. */
-static void name_of(const struct pg_link *l, enum pg_statement which, char name[40])
+/* A name says what is prepared under it, since behind a pooler somebody else may have prepared it: equal names, equal texts.
+ * The serial number is of endings, whose texts change with the day. */
+static void name_of(const struct pg_link *l, enum pg_statement which, const char *sql, char name[40])
 {
+    uint64_t hash = 14695981039346656037u; /* FNV-1a */
     int serial = which >= PG_SQL_END ? l->end_names[which - PG_SQL_END] : 0;
-    snprintf(name, 40, "samekey_%d_%d", (int)which, serial);
+    for (; *sql; sql++)
+        hash = (hash ^ (unsigned char)*sql) * 1099511628211u;
+    snprintf(name, 40, "samekey_%016llx_%d", (unsigned long long)hash, serial);
 }
 
 static enum pg_fault send_query(struct pg_link *l, enum pg_statement which, const char *sql,
@@ -232,7 +236,7 @@ static enum pg_fault send_query(struct pg_link *l, enum pg_statement which, cons
         sent =
             PQsendQueryParams(l->conn, sql, count, count ? args->types : NULL, values, lengths, formats, 1);
     } else {
-        name_of(l, which, name);
+        name_of(l, which, sql, name);
         sent = PQsendQueryPrepared(l->conn, name, count, values, lengths, formats, 1);
     }
     return sent ? PG_OK : lost(l);
@@ -247,7 +251,7 @@ static enum pg_fault prepare(struct pg_link *l, enum pg_statement which, const c
     if (which == PG_SQL_NONE || (l->prepared & bit) ||
         atomic_load_explicit(&l->store->unnamed, memory_order_relaxed))
         return PG_OK;
-    name_of(l, which, name);
+    name_of(l, which, sql, name);
     if (!PQsendPrepare(l->conn, name, sql, args ? args->count : 0, args ? args->types : NULL))
         return lost(l);
     int64_t until = pg_monotonic_ms() + PG_ANSWER_MS;
@@ -293,7 +297,7 @@ enum pg_fault pg_queue(struct pg_link *l, enum pg_statement which, const char *s
     unsigned bit = which == PG_SQL_NONE ? 0 : 1u << which;
     if (bit && !(l->prepared & bit) && !atomic_load_explicit(&l->store->unnamed, memory_order_relaxed)) {
         char name[40];
-        name_of(l, which, name);
+        name_of(l, which, sql, name);
         if (!PQsendPrepare(l->conn, name, sql, args ? args->count : 0, args ? args->types : NULL))
             return lost(l);
         l->preparing |= bit;

@@ -423,6 +423,32 @@ def test_a_cancelled_wait_for_the_standby_is_not_taken_for_a_commit(tmp_path, st
     assert upstream.effects("/orders/1") == 1
 
 
+def test_a_claim_whose_commit_took_longer_than_its_lease_is_sent_by_one_gateway_at_most(tmp_path, started):
+    """When its row becomes visible its lease is over: another gateway may take it in that very moment."""
+    server, upstream = Postgres(), Upstream()
+    started.extend([server, upstream])
+    one = gateway_on(tmp_path / "a", server.url(), upstream, started, node="a", lease="1000ms")
+    two = gateway_on(tmp_path / "b", server.url(), upstream, started, node="b", lease="1000ms")
+    for number in range(4):
+        path, call_id = f"/orders/{number}", f"c-{number}"
+        data = post(path, call_id, f"k-{number}", "{}")
+        upstream.answer_receipt(call_id, lambda seen, path=path, call_id=call_id: receipt(
+            "SUCCESS" if upstream.effects(path) else "NOT_RECEIVED", call_id))
+        server.sql("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
+        server.sql("SELECT pg_reload_conf()")
+        until(lambda: server.value("SHOW synchronous_standby_names") == "nobody")
+        wires = [Wire(gateway.port, 40) for gateway in (one, two)]
+        for wire in wires:
+            wire.send(data)
+        time.sleep(1.5 + .1 * number)
+        server.sql("ALTER SYSTEM RESET synchronous_standby_names")
+        server.sql("SELECT pg_reload_conf()")
+        for wire in wires:
+            wire.answer()
+        answers = {ended(gateway, data).body for gateway in (one, two, one)}
+        assert len(answers) == 1 and upstream.effects(path) == 1, (number, answers, upstream.posts(path))
+
+
 def test_a_database_that_does_not_answer_costs_time_and_no_effect(tmp_path, server, database, started):
     upstream = Upstream()
     started.append(upstream)
