@@ -23,7 +23,7 @@
 #include <stdatomic.h>
 
 #define PG_SCHEMA           "samekey_store"
-#define PG_WRITERS         3 /* batches at once: one that waits for a standby does not stop the others */
+#define PG_WRITERS          3 /* batches at once: one that waits for a standby does not stop the others */
 #define PG_CONNECT_S        "3"
 #define PG_ANSWER_MS        10000 /* for the answer to a statement; then the connection is given up */
 #define PG_COMMIT_MS        30000 /* for the answer to a COMMIT, which is never cancelled */
