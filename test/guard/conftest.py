@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: MIT
 """One server, and a pooler in front of it, for all tests of this folder; each test has a database of its own."""
 
+import subprocess
+
 import pytest
 
 import guard
+from support.gateway import BINARY
 from support.poll import unique
 from support.postgres import Pooler, Postgres
 
@@ -20,6 +23,13 @@ def pooler(server):
     between = Pooler(server)
     yield between
     between.close()
+
+
+@pytest.fixture(scope="session")
+def order_tool():
+    """examples/guard/c, built where the program was."""
+    subprocess.run(["ninja", "-C", str(BINARY.parent), "guard_tools"], check=True, stdout=subprocess.DEVNULL)
+    return BINARY.parent / "guard_order"
 
 
 @pytest.fixture

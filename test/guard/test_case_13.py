@@ -3,6 +3,7 @@
 
 import hashlib
 import json
+import subprocess
 import threading
 import time
 
@@ -98,6 +99,17 @@ def test_twenty_at_the_same_instant(shop, calls):
     assert [last for _, (last, _) in told].count("done") == 1
     allowed = {"done", "replay", "in_progress"} | ({"retry_transaction"} if shop.level != "read committed" else set())
     assert {first for first, _ in told} <= allowed
+
+
+@pytest.mark.parametrize("way", ["direct", "pooler"])
+def test_twenty_programs_in_c(request, server, name, order_tool, way):
+    server.sql((case(NAME) / "setup.sql").read_text(encoding="utf-8"), name)
+    url = (request.getfixturevalue("pooler") if way == "pooler" else server).url(name)
+    programs = [subprocess.Popen([order_tool, url, "c-131", "o-131", "10"], stdout=subprocess.PIPE, text=True) for _ in range(20)]
+    said = [program.communicate(timeout=60)[0].splitlines() for program in programs]
+    assert [program.returncode for program in programs] == [0] * 20
+    assert sorted(said) == sorted([["handler ran", "commit committed, then committed"]] + [['replay 201 {"placed":true}']] * 19)
+    assert server.sql("SELECT order_no, amount FROM orders", name) == [["o-131", "10"]]
 
 
 def test_another_body_while_the_first_runs(shop, calls):

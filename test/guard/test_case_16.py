@@ -1,26 +1,15 @@
 # SPDX-License-Identifier: MIT
 """Case 16: COMMIT was sent and its answer never came; and the same with a cut at every message of the connection."""
 
-import os
-import pathlib
 import subprocess
 
 import pytest
 
 from guard import receipt
-from support.gateway import BINARY
 from support.pg_cut import Cut
 from support.stub import case
 
 NAME = "16-commit-answer-lost"
-BUILD = pathlib.Path(os.environ.get("GUARD_BUILD") or BINARY.parent)
-
-
-@pytest.fixture(scope="session")
-def order_tool():
-    """examples/guard/c, built where the program was."""
-    subprocess.run(["ninja", "-C", str(BUILD), "guard_tools"], check=True, stdout=subprocess.DEVNULL)
-    return BUILD / "guard_order"
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: MIT
 """The guard's C libraries as a service meets them: headers, names, what they need, and what they do on a real server."""
 
-import os
 import pathlib
 import re
 import subprocess
@@ -13,7 +12,7 @@ from support.gateway import BINARY, ROOT
 from support.poll import until
 from support.postgres import Postgres
 
-BUILD = pathlib.Path(os.environ.get("GUARD_BUILD") or BINARY.parent)
+BUILD = BINARY.parent
 HERE = pathlib.Path(__file__).parent
 DATABASES = ("postgres", "sqlite")
 
