@@ -227,10 +227,8 @@ static void looked_up(struct seeker *seeker, const struct rows *rows)
 
 static void look_up(struct asker *a, bool fresh)
 {
-    a->seeker = (struct seeker){.call = a->id.call_digest,
-                                .tenant = a->id.tenant,
-                                .call_id = a->id.call_id,
-                                .told = looked_up};
+    a->seeker = (struct seeker){
+        .call = a->id.call_digest, .tenant = a->id.tenant, .call_id = a->id.call_id, .told = looked_up};
     lookup_seek(a->shard, &hold(a)->seeker, fresh);
 }
 

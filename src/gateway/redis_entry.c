@@ -8,23 +8,6 @@
 
 #define MAC_BYTES 32
 
-/* The row's numbers, texts and flags, in the order of the wire. */
-#define NUMBERS(N)                                                                                           \
-    N(id)                                                                                                    \
-    N(original)                                                                                              \
-    N(created_ms) N(updated_ms) N(ended_ms) N(window_ms) N(first_attempt_ms) N(result_expires_ms)            \
-        N(key_expires_ms) N(tombstone_expires_ms) N(fence)
-#define SMALL(N) N(fingerprint_version) N(state) N(reason) N(proof) N(attempt_count) N(result_status)
-#define FLAGS(N)                                                                                             \
-    N(has_key)                                                                                               \
-    N(call_id_made) N(has_credential) N(has_fingerprint) N(final) N(maybe_ran) N(has_result) N(body_kept)
-#define DIGESTS(N) N(call_digest) N(operation_digest) N(credential) N(fingerprint)
-#define TEXTS(N)                                                                                             \
-    N(tenant)                                                                                                \
-    N(route)                                                                                                 \
-    N(scope) N(call_id) N(key) N(business_ref) N(trace_id) N(key_spelling) N(fingerprint_rules) N(attempts)  \
-        N(result_headers) N(result_body) N(original_call_id) N(reverses)
-
 enum status redis_seal_init(struct redis_seal *seal, const uint8_t secret[REDIS_SECRET_BYTES])
 {
     static char digest[] = "SHA256";
@@ -113,29 +96,20 @@ enum status redis_entry_seal(struct redis_seal *seal, const struct rows *rows, i
     buffer_byte(out, REDIS_ENTRY_VERSION);
     put_number(out, rows->now_ms + left, 8);
     put_number(out, rows->covers_since_ms, 8);
-#define PUT(field) put_number(out, row->field, 8);
-    NUMBERS(PUT)
-#undef PUT
-#define PUT(field) put_number(out, (int64_t)row->field, 4);
-    SMALL(PUT)
-#undef PUT
-#define PUT(field) buffer_byte(out, row->field ? 1 : 0);
-    FLAGS(PUT)
-#undef PUT
-#define PUT(field) buffer_append(out, row->field.bytes, sizeof row->field.bytes);
-    DIGESTS(PUT)
-#undef PUT
+#define NUMBER(field) put_number(out, row->field, 8);
+#define SMALL(field)  put_number(out, (int64_t)row->field, 4);
+#define FLAG(field)   buffer_byte(out, row->field ? 1 : 0);
+#define DIGEST(field) buffer_append(out, row->field.bytes, sizeof row->field.bytes);
+#include "gateway/redis_entry.def"
     enum status status = STATUS_OK;
     size_t texts = 0;
-#define PUT(field) texts += row->field.len + 4;
-    TEXTS(PUT)
-#undef PUT
+#define TEXT(field) texts += row->field.len + 4;
+#include "gateway/redis_entry.def"
     if (out->len + texts > REDIS_ENTRY_BYTES_MAX) {
         status = STATUS_FULL;
     } else {
-#define PUT(field) put_text(out, row->field);
-        TEXTS(PUT)
-#undef PUT
+#define TEXT(field) put_text(out, row->field);
+#include "gateway/redis_entry.def"
         struct slice whole = buffer_view(out);
         if (out->failed ||
             !sign(seal, &row->call_digest, slice_of(whole.data + MAC_BYTES, whole.len - MAC_BYTES), mac))
@@ -204,24 +178,15 @@ enum status redis_entry_open(struct redis_seal *seal, struct slice entry, const 
     struct call_row *row = &found.call;
     int64_t valid_until_ms = get_number(&r, 8);
     found.covers_since_ms = get_number(&r, 8);
-#define GET(field) row->field = get_number(&r, 8);
-    NUMBERS(GET)
-#undef GET
     int64_t small;
-#define GET(field)                                                                                           \
+#define NUMBER(field) row->field = get_number(&r, 8);
+#define SMALL(field)                                                                                         \
     small = get_number(&r, 4);                                                                               \
     row->field = (__typeof__(row->field))small;
-    SMALL(GET)
-#undef GET
-#define GET(field) row->field = get_number(&r, 1) == 1;
-    FLAGS(GET)
-#undef GET
-#define GET(field) get_digest(&r, row->field.bytes, sizeof row->field.bytes);
-    DIGESTS(GET)
-#undef GET
-#define GET(field) row->field = get_text(&r);
-    TEXTS(GET)
-#undef GET
+#define FLAG(field)   row->field = get_number(&r, 1) == 1;
+#define DIGEST(field) get_digest(&r, row->field.bytes, sizeof row->field.bytes);
+#define TEXT(field)   row->field = get_text(&r);
+#include "gateway/redis_entry.def"
     /* Behind a MAC that fits none of this can be wrong; it is looked at all the same. */
     if (r.bad || r.left.len || !digest_equal(&row->call_digest, call) || !row->id || !row->final ||
         (row->state != STATE_SUCCESS && row->state != STATE_FAILED))

@@ -55,9 +55,9 @@ struct visit {
     struct redis_ask cached; /* while DECIDING and the cache in front of the store is asked */
     struct job *watch;       /* while JOINED */
     bool joined_operation;
-    struct run *run;      /* while RUNNING */
-    bool run_ended;       /* its ending is on disk and in the log */
-    struct slice suspect; /* in the arena */
+    struct run *run;          /* while RUNNING */
+    bool run_ended;           /* its ending is on disk and in the log */
+    struct slice suspect;     /* in the arena */
     struct kept_request kept; /* on a route that keeps requests: goes to the store with the claim */
 
     /* Memory that the next visit uses again; what stands before is cleared for it. */

@@ -229,7 +229,7 @@ void visit_answer_problem(struct visit *visit, enum problem problem, const char 
         problem == PROBLEM_KEY_REUSED) {
         metrics_add(visit->shard->counts, METRIC_swapped_keys, visit->lane->series, 0, 1);
         visit_note_suspicion(visit, request, problem,
-                             !rows                                   ? NULL
+                             !rows                                    ? NULL
                              : problem == PROBLEM_SUSPECTED_DUPLICATE ? &rows->suspect
                              : problem == PROBLEM_CALL_ID_REUSED      ? &rows->call
                                                                       : &rows->holder);

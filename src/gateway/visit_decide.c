@@ -186,8 +186,8 @@ static struct job *store_job(struct visit *visit, enum store_kind kind)
         visit_store_failed(visit, STATUS_FULL);
         return NULL;
     }
-    identity_row(&visit->id, visit->lane, &visit->own_print, visit->shard->owner, shard_store_now(visit->shard),
-                 visit->window_ms, &job->op.row);
+    identity_row(&visit->id, visit->lane, &visit->own_print, visit->shard->owner,
+                 shard_store_now(visit->shard), visit->window_ms, &job->op.row);
     return job;
 }
 

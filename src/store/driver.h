@@ -50,7 +50,8 @@ bool secret_make(uint8_t secret[STORE_SECRET_BYTES]);
 enum status sqlite_secret(struct store *store, bool anew, uint8_t secret[STORE_SECRET_BYTES]);
 
 /* The whole URL is in the settings. */
-enum status postgres_store_open(struct store **out, const struct store_settings *settings, struct buffer *error);
+enum status postgres_store_open(struct store **out, const struct store_settings *settings,
+                                struct buffer *error);
 
 /* Empties what an operation answers, before it runs (again). Its memory is kept for reuse. */
 void store_op_reset(struct store_op *op);

@@ -51,7 +51,10 @@ enum status store_open(struct store **out, const struct store_settings *settings
             buffer_text(error, not_built[i].refusal);
             return STATUS_INVALID;
         }
-    buffer_format(error, "\"%s\" does not name a store: use store = \"sqlite:PATH\" or \"postgres://USER@HOST/DATABASE\".", url);
+    buffer_format(
+        error,
+        "\"%s\" does not name a store: use store = \"sqlite:PATH\" or \"postgres://USER@HOST/DATABASE\".",
+        url);
     return STATUS_INVALID;
 }
 

@@ -158,8 +158,7 @@ static void mistakes_are_told_with_line_and_remedy(void **state)
         {"", "error: there is no route; add one"},
         {"admin_token_file = \"/nonexistent/token\"\n" GOOD_TOP GOOD_ROUTE "}\n",
          ":1: error: admin_token_file: /nonexistent/token cannot be read: No such file"},
-        {"store = \"mysql://x\"\n" GOOD_TOP GOOD_ROUTE "}\n",
-         ":1: error: store: a store is"},
+        {"store = \"mysql://x\"\n" GOOD_TOP GOOD_ROUTE "}\n", ":1: error: store: a store is"},
         {GOOD_TOP GOOD_ROUTE "retries = 4\n}\n",
          ":6: warning: route \"orders\": retries: retries 4 is more than 3"},
     };
