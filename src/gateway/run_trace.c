@@ -12,10 +12,17 @@ void run_trace_begin(struct run *run)
         return;
     run->span = run->id.trace;
     run->begun_us = clock_monotonic_us();
-    if (run->resumed) /* the first run has the id that is made from the callId */
+    if (run->resumed) { /* the first run has the id that is made from the callId */
         traceparent_child(&run->id.trace, prng_next(&run->shard->random), &run->span);
-    else
-        span_id_of_call(&run->row.call_digest, run->span.parent_id);
+        return;
+    }
+    span_id_of_call(&run->row.call_digest, run->span.parent_id);
+    if (run->row.reverses.len) { /* nobody sent it: it stands under the call that it undoes */
+        struct digest undone = digest_call(&run->shard->print.hasher, run->row.tenant, run->row.reverses);
+        span_id_of_call(&undone, run->id.trace.parent_id);
+    } else if (memcmp(run->span.parent_id, run->id.trace.parent_id, SPAN_ID_BYTES) == 0) {
+        memset(run->id.trace.parent_id, 0, SPAN_ID_BYTES); /* never its own parent */
+    }
 }
 
 void run_trace_attempt(const struct run *run, const struct attempt *attempt)

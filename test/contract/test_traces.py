@@ -219,6 +219,25 @@ def test_a_round_hangs_under_the_call_it_settles(tmp_path, started, upstream):
     assert {(s["traceId"], s["parentSpanId"]) for s in told} == {(TRACE, call["spanId"])}
 
 
+def test_a_reversal_hangs_under_the_call_it_undoes(tmp_path, started, upstream):
+    path = tmp_path / "traces.jsonl"
+    gw = Gateway(tmp_path / "gw", {"orders": {"upstream": [upstream.url], **ROUTE, "reversal": "POST /orders/1/undo"}},
+                 trace=f"file:{path}")
+    started.append(gw)
+    upstream.script("/orders/1", Step(201))
+    upstream.script("/orders/1/undo", Step(200))
+    ids = {"X-Call-Id": "t-8", "Idempotency-Key": "k-8", "traceparent": SAMPLED}
+    assert gw.ask("POST", "/orders/1", ids).status == 201
+    assert gw.cancel("t-8").status == 200
+    calls = until(lambda: (found := named(in_file(path), "call orders")) and len(found) == 2 and found, 30)
+    call, = [c for c in calls if c["about"]["samekey.call_id"] == "t-8"]
+    undo, = [c for c in calls if c is not call]
+    assert undo["traceId"] == TRACE and undo["parentSpanId"] == call["spanId"] != undo["spanId"]
+    sent, = upstream.posts("/orders/1/undo")
+    attempt, = [s for s in named(in_file(path), "attempt orders") if s["parentSpanId"] == undo["spanId"]]
+    assert sent.get("traceparent") == f"00-{TRACE}-{attempt['spanId']}-01"
+
+
 def test_a_collector_that_is_away_costs_spans_and_no_call(tmp_path, started, upstream):
     port = free_port()
     gw = gateway(tmp_path, started, upstream, trace=f"http://127.0.0.1:{port}/v1/traces", trace_buffer_bytes_max="64k")
