@@ -53,18 +53,10 @@ void inquiry_find_call(struct inquiry *q, void (*found)(struct job *job))
 
 bool inquiry_task_id(struct inquiry *q, int64_t *id)
 {
-    struct slice text = q->id;
-    int64_t n = 0;
-    bool good = text.len > 0 && text.len <= 18;
-    for (size_t i = 0; good && i < text.len; i++) {
-        good = text.data[i] >= '0' && text.data[i] <= '9';
-        n = n * 10 + (text.data[i] - '0');
-    }
-    if (!good || !n) {
+    if (!param_number(q->id, 1, INT64_MAX, id)) {
         inquiry_refuse(q, PROBLEM_NO_SUCH_TASK, NULL,
                        "a task is named by its number, as GET /v1/compensations lists it");
         return false;
     }
-    *id = n;
     return true;
 }

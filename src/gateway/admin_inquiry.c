@@ -14,8 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define CURSOR_MAX INT64_C(999999999999999999)
-
 static const char json_lines[] = "Content-Type: application/json\r\nCache-Control: no-store\r\n"
                                  "X-Content-Type-Options: nosniff\r\n";
 
@@ -157,18 +155,19 @@ static bool decode(struct inquiry *q, struct slice raw, bool plus_is_space, stru
     return true;
 }
 
-static bool read_number(struct slice text, int64_t least, int64_t most, int64_t *out)
+bool param_number(struct slice text, int64_t least, int64_t most, int64_t *out)
 {
     int64_t n = 0;
-    if (!text.len || text.len > 18)
-        return false;
     for (size_t i = 0; i < text.len; i++) {
-        if (text.data[i] < '0' || text.data[i] > '9')
+        int digit = text.data[i] - '0';
+        if (digit < 0 || digit > 9 || n > (INT64_MAX - digit) / 10)
             return false;
-        n = n * 10 + (text.data[i] - '0');
+        n = n * 10 + digit;
     }
+    if (!text.len || n < least || n > most)
+        return false;
     *out = n;
-    return n >= least && n <= most;
+    return true;
 }
 
 const char *param_read(const struct param *p, struct slice text)
@@ -187,12 +186,12 @@ const char *param_read(const struct param *p, struct slice text)
         *(int64_t *)p->to = n;
         return NULL;
     case PARAM_LIMIT:
-        if (!read_number(text, 1, STORE_PAGE_MAX, &n))
+        if (!param_number(text, 1, STORE_PAGE_MAX, &n))
             return "must be a number from 1 to 200";
         *(size_t *)p->to = (size_t)n;
         return NULL;
     case PARAM_CURSOR:
-        if (!read_number(text, 1, CURSOR_MAX, &n))
+        if (!param_number(text, 1, INT64_MAX, &n))
             return "must be the next_cursor of the page before";
         *(int64_t *)p->to = n;
         return NULL;

@@ -108,6 +108,8 @@ struct param {
     void *to;
     bool *given; /* may be NULL */
 };
+/* Reads a whole number in decimal. False: it is none, or out of range. */
+bool param_number(struct slice text, int64_t least, int64_t most, int64_t *out);
 /* Reads one value. NULL: taken; else what it must be, for a sentence. */
 const char *param_read(const struct param *param, struct slice text);
 /* Reads the query. False: it was refused, for a parameter that is unknown, given twice, or not what it must be. */

@@ -147,7 +147,9 @@ bool pg_many_takes(const struct store_op *op)
 
 int64_t pg_end_day(const struct store_op *op)
 {
-    return op->kind == STORE_END && keeps_body(op) ? pg_day_of(op->row.result_expires_ms) : 0;
+    /* A round and a person end calls too. */
+    bool ends = op->kind == STORE_END || op->kind == STORE_TASK_ROUND || op->kind == STORE_TASK_RESOLVE;
+    return ends && keeps_body(op) ? pg_day_of(op->row.result_expires_ms) : 0;
 }
 
 /* ---- asking ---- */
