@@ -14,6 +14,8 @@ if(SAMEKEY_CONSOLE AND NODE AND EXISTS ${CMAKE_SOURCE_DIR}/console/node_modules/
     WORKING_DIRECTORY ${CMAKE_BINARY_DIR}
     COMMENT "Bundling the console"
     VERBATIM)
+  include(GNUInstallDirs)
+  install(FILES ${CMAKE_SOURCE_DIR}/console/NOTICE DESTINATION ${CMAKE_INSTALL_DOCDIR} RENAME NOTICE.console)
 else()
   message(STATUS "No node or no console/node_modules: samekey is built without its web console")
   file(CONFIGURE OUTPUT ${console_made}/console_assets.c CONTENT

@@ -95,7 +95,7 @@ await build({
 const script = join(out, 'console.js');
 const code = await minify((await readFile(script, 'utf8')).replace(/\n\s+/g, '\n'), {
   module: true, ecma: 2020, compress: { passes: 3, unsafe_arrows: true, keep_fargs: false }, mangle: { properties: { regex: /^_/ } },
-  format: { preamble: '/* samekey console; with preact, htm and uPlot (MIT) */' },
+  format: { preamble: '/* samekey console, MIT. In it: preact (c) Jason Miller, uPlot (c) Leon Sorokin, both MIT; htm (c) Google Inc., Apache-2.0: console/NOTICE */' },
 });
 await writeFile(script, code.code);
 for (const name of ['index.html', 'icon.svg'])
