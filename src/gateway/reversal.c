@@ -7,15 +7,12 @@
 
 static bool join(struct arena *arena, const char *before, struct slice text, struct slice *out)
 {
-    size_t len = strlen(before);
-    char *all = arena_take(arena, len + text.len);
-    if (!all)
-        return false;
-    memcpy(all, before, len);
-    if (text.len)
-        memcpy(all + len, text.data, text.len);
-    *out = slice_of(all, len + text.len);
-    return true;
+    struct buffer all = {0};
+    buffer_text(&all, before);
+    buffer_slice(&all, text);
+    bool good = !all.failed && arena_copy(arena, buffer_view(&all), out);
+    buffer_fini(&all);
+    return good;
 }
 
 enum status reversal_row(struct call_row *row, const struct call_row *of, const struct lane *lane,

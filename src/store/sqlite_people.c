@@ -100,7 +100,7 @@ int person_told(struct sqlite_store *s, struct store_op *op)
 
 int person_resolve(struct sqlite_store *s, struct store_op *op)
 {
-    struct task_row task;
+    struct task_row task = {0};
     int rc = person_reads(s, op, &task);
     if (rc != SQLITE_OK || op->status != STATUS_OK)
         return rc;
@@ -132,7 +132,7 @@ int person_resolve(struct sqlite_store *s, struct store_op *op)
 
 int person_run(struct sqlite_store *s, struct store_op *op)
 {
-    struct task_row task;
+    struct task_row task = {0};
     int rc = person_reads(s, op, &task);
     if (rc != SQLITE_OK || op->status != STATUS_OK)
         return rc;

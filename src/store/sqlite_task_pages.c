@@ -34,7 +34,7 @@ static int list(struct connection *c, struct store_op *op)
             rc = sqlite3_reset(stmt);
             break;
         }
-        struct task_row task;
+        struct task_row task = {0};
         struct rows one = {0};
         buffer_clear(&texts), buffer_clear(&call_texts);
         task_decode(stmt, &task, &texts);

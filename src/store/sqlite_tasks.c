@@ -270,7 +270,7 @@ static int take(struct sqlite_store *s, struct store_op *op)
     int rc = SQLITE_OK;
     memset(&work->now, 0, sizeof work->now);
     for (int gone = 0; rc == SQLITE_OK && gone < TASKS_GONE_MAX; gone++) {
-        struct task_row task;
+        struct task_row task = {0};
         rc = next_id(s, SQL_TASK_NEXT, true, &id);
         if (rc != SQLITE_OK || !id)
             return rc;
@@ -349,7 +349,7 @@ static int write_round(struct sqlite_store *s, struct store_op *op)
 {
     struct task_work *work = op->work;
     const struct task_row *next = &work->task;
-    struct task_row task;
+    struct task_row task = {0};
     int rc = task_read(&s->writer, SQL_TASK_READ, next->id, &task, &op->memory);
     if (rc != SQLITE_OK)
         return rc;
