@@ -136,6 +136,19 @@ story('filters are in the address, and an address can be sent to somebody', {}, 
   await result(page, 'ok-1').waitFor();
 });
 
+story('a call that was undone and the call that undid it name each other', {}, async (page) => {
+  await house.visit(page, '#/calls/undone-1');
+  await say(page, 'undone by it');
+  await page.locator('.links a').first().click();
+  await page.waitForFunction(() => !location.hash.includes('undone-1'));
+  await settled(page);
+  await say(page, 'this call undoes it');
+  await page.getByRole('link', { name: 'undone-1', exact: true }).click();
+  await page.getByRole('heading', { level: 1, name: 'undone-1' }).waitFor();
+  await house.visit(page, '#/tasks?status=REVERSED');
+  await page.getByRole('row', { name: /Reversed/ }).first().waitFor();
+});
+
 story('a call that shares a result names the original, and the answer is shown', {}, async (page) => {
   await house.visit(page, '#/calls/ok-2');
   await say(page, 'The operation took effect, once');

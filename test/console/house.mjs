@@ -70,6 +70,7 @@ route "${name}" {
   round_gap = ${gap}
   round_gap_max = ${gap}
   swapped_keys = warn
+  reversal = "${name === 'orders' ? 'POST /orders/{json.order_no}/cancel' : ''}"
 }`).join('')}
 route "large" {
   path = {"/large"}
@@ -179,6 +180,9 @@ export class House {
     await this.call('rejected-1', 'order-2', { amount: 'much' }, { trace: TRACE });
     await this.call('swap-1', 'order-3', { order_no: '3', amount: '1' }, { fault: 'status=503' });
     await this.call('xss-1', `${XSS}k`, { order_no: `${XSS}o`, amount: '2', note: `${XSS}b` }, { user: `bob${XSS}` });
+    await this.call('undone-1', 'undone-key', { order_no: 'u1', amount: '3' });
+    await fetch(`http://127.0.0.1:${this.port}/.samekey/receipts/undone-1/cancel`, { method: 'POST', headers: { 'X-User': 'ann' } });
+    await until(async () => (await this.tasks('REVERSED')).length > 0, 'the order is undone');
     await this.switches({ receipts: 'down' });
     for (const n of [1, 2, 3])
       await this.call(`lost-${n}`, `lost-key-${n}`, { order_no: `l${n}`, amount: String(n) }, { fault: 'drop-after-effect', trace: n === 1 ? TRACE : undefined });

@@ -12,7 +12,7 @@ import { root } from './root.mjs';
 const folder = process.env.SAMEKEY_SCREENSHOTS ?? join(root, 'build/console-screenshots');
 const axe = await readFile(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 const pages = {
-  overview: '#/', calls: '#/calls', found: '#/calls?q=order-1', nothing: '#/calls?q=nothing-of-the-kind', success: '#/calls/ok-1', unknown: '#/calls/lost-1',
+  overview: '#/', calls: '#/calls', found: '#/calls?q=order-1', nothing: '#/calls?q=nothing-of-the-kind', success: '#/calls/ok-1', unknown: '#/calls/lost-1', undone: '#/calls/undone-1',
   tasks: '#/tasks', swapped: '#/swapped', audit: '#/audit', lost: '#/nowhere',
 };
 let house;
