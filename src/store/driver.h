@@ -10,6 +10,10 @@
 
 struct store_driver {
     void (*batch)(struct store *store, struct store_op **ops, size_t count);
+    enum batch_begun (*batch_begin)(struct store *store, struct store_op **ops,
+                                    size_t count); /* NULL: the store has no halves */
+    void (*batch_sync)(struct store *store);
+    void (*batch_end)(struct store *store);
     enum status (*reader_open)(struct store_reader **out, struct store *store, struct buffer *error);
     void (*reader_run)(struct store_reader *reader, struct store_op *op);
     void (*reader_run_all)(struct store_reader *reader, struct store_op **ops, size_t count); /* or NULL */

@@ -3,8 +3,8 @@
  * The SQLite store: receipts in one file that one process owns.
  *
  * Always true:
- *  (1) A batch is one transaction; an operation is answered STATUS_OK only after its COMMIT returned, and a COMMIT
- *      returns only after the log is synced (WAL, synchronous = FULL).
+ *  (1) A batch is one transaction; an operation is answered STATUS_OK only after its COMMIT returned and the log was
+ *      synced after that (sqlite_sync.c).
  *  (2) One process writes the file. Its lock is a flock on PATH.lock, which ends with the process however it ends.
  *  (3) Memory (last id, unresolved calls, notes) mirrors what is committed, or what the running transaction wrote.
  *      A transaction that fails throws it away with the connection, and both are made anew from the disk: there is
@@ -136,7 +136,7 @@ static int log_grew(void *context, sqlite3 *db, const char *name, int pages)
     return SQLITE_OK;
 }
 
-static int load(struct sqlite_store *s)
+int sqlite_load(struct sqlite_store *s)
 {
     int64_t newest = 0;
     forget(s);
@@ -176,8 +176,10 @@ static int load(struct sqlite_store *s)
 
 /* After a failure: nothing in memory and nothing of the connection is believed any more. Readers go on with the tail as
  * it is until there is a new one: what it has too much names rows that no reader can see. */
-static void lose(struct sqlite_store *s)
+void sqlite_lose(struct sqlite_store *s)
 {
+    for (size_t i = 0; i < s->orphan_count; i++)
+        s->orphans[i].settled = false;
     forget(s);
     if (!s->writer.db)
         return;
@@ -185,199 +187,7 @@ static void lose(struct sqlite_store *s)
     connection_close(&s->writer);
 }
 
-/* ---- the batch ---- */
-
-/* True if the row stands as the operation wrote it. Only asked after a failed COMMIT. */
-static int stands_as_written(struct sqlite_store *s, const struct store_op *op, int64_t id, bool *stands)
-{
-    sqlite3_stmt *stmt = connection_statement(&s->writer, SQL_TRACE);
-    *stands = false;
-    if (!stmt)
-        return sqlite3_extended_errcode(s->writer.db);
-    sqlite3_bind_int64(stmt, 1, id);
-    int rc = connection_step(stmt);
-    if (rc != SQLITE_ROW)
-        return rc;
-    int64_t fence = sqlite3_column_int64(stmt, 0), updated = sqlite3_column_int64(stmt, 1);
-    int64_t lease = sqlite3_column_int64(stmt, 2);
-    int state = sqlite3_column_int(stmt, 3), attempts = sqlite3_column_int(stmt, 4);
-    switch (op->kind) {
-    case STORE_ATTEMPT:
-        *stands = updated == s->now && attempts == op->row.attempt_count && lease == op->row.lease_end_ms;
-        break;
-    case STORE_RENEW:
-        *stands = updated == s->now && lease == op->row.lease_end_ms;
-        break;
-    case STORE_END:
-        *stands = updated == s->now && state == (int)op->row.state;
-        break;
-    case STORE_EXPIRE:
-        *stands = updated == s->now && state == STATE_UNKNOWN;
-        break;
-    default: /* rows.call is what was written */
-        *stands = updated == s->now && fence == op->rows.call.fence && state == (int)op->rows.call.state;
-    }
-    return sqlite3_reset(stmt);
-}
-
-static int64_t written_id(const struct store_op *op)
-{
-    if (!op->done || store_op_reads(op) || op->kind == STORE_PURGE || op->kind >= STORE_TASK)
-        return 0; /* nothing written, or nothing that could tell and that cannot be asked for again */
-    if (op->kind == STORE_EXPIRE)
-        return op->expired[0];
-    return op->rows.call.id ? op->rows.call.id : op->id;
-}
-
-/* The COMMIT's answer was lost: look on a new connection for what it would have written. A transaction is there as a
- * whole or not at all, so one row that differs decides for all; of several writes to one row the last one counts. */
-static enum status look_up(struct sqlite_store *s, struct store_op **ops, size_t count)
-{
-    bool stands = true, seen = false;
-    if (load(s) != SQLITE_OK)
-        return STATUS_UNKNOWN;
-    for (size_t i = count; stands && i-- > 0;) {
-        int64_t id = written_id(ops[i]);
-        bool later = id == 0;
-        for (size_t j = i + 1; !later && j < count; j++)
-            later = written_id(ops[j]) == id;
-        if (later)
-            continue;
-        if (stands_as_written(s, ops[i], id, &stands) != SQLITE_OK)
-            return STATUS_UNKNOWN;
-        seen = true;
-    }
-    /* Not there: write over what the failed COMMIT may have left in the log. There: it was read from memory that
-     * may never have reached the disk, so move it into the file, synced. */
-    if (connection_run(&s->writer, SQL_PIN, 0, NULL) != SQLITE_OK)
-        return STATUS_UNKNOWN;
-    if (!stands)
-        return STATUS_IO;
-    if (!seen)
-        return STATUS_UNKNOWN;
-    int log, moved;
-    int rc = sqlite3_wal_checkpoint_v2(s->writer.db, NULL, SQLITE_CHECKPOINT_FULL, &log, &moved);
-    return rc == SQLITE_OK && log == moved ? STATUS_OK : STATUS_UNKNOWN;
-}
-
-static bool one_operations_fault(int rc)
-{
-    rc &= 0xff;
-    return rc == SQLITE_CONSTRAINT || rc == SQLITE_TOOBIG || rc == SQLITE_MISMATCH || rc == SQLITE_NOMEM;
-}
-
-static void publish(struct sqlite_store *s)
-{
-    atomic_store_explicit(&s->rows, s->last_id - s->removed, memory_order_relaxed);
-}
-
-static void answer(struct sqlite_store *s, struct store_op *op, enum status status)
-{
-    if (status != STATUS_OK) {
-        store_op_reset(op);
-        op->status = status;
-    }
-    if (op->memory.failed) {
-        memset(&op->rows, 0, sizeof op->rows);
-        op->status = STATUS_NO_MEMORY;
-    }
-    rows_settle(&op->rows, &op->memory);
-    op->rows.now_ms = s->now;
-    op->rows.covers_since_ms = s->covers_since_ms;
-    op->rows.refuse_before_ms = s->refuse_before_ms;
-}
-
-static void run(struct sqlite_store *s, struct store_op **ops, size_t count);
-
-/* A batch that came to nothing. Reads have lost nothing and are run again; what one operation did must not cost its
- * neighbours their writes. */
-static void run_apart(struct sqlite_store *s, struct store_op **ops, size_t count, bool only_reads,
-                      enum status status)
-{
-    for (size_t i = 0; i < count; i++)
-        if (!only_reads || (store_op_reads(ops[i]) && count > 1))
-            run(s, &ops[i], 1);
-        else
-            answer(s, ops[i], status);
-}
-
-/* A batch while the file is gone. Nothing is written, and what is known is told: a claim looks, and is refused where it
- * would have inserted. The connection stays: it reads what was written, and its close moves the log into the file. */
-static void run_unwritten(struct sqlite_store *s, struct store_op **ops, size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        struct store_op *op = ops[i];
-        bool claims = op->kind == STORE_CLAIM && !op->peek;
-        if (!claims && !store_op_reads(op)) {
-            answer(s, op, STATUS_IO);
-            continue;
-        }
-        op->peek = op->peek || claims;
-        run(s, &op, 1);
-        if (claims)
-            op->peek = false;
-        if (claims && op->status == STATUS_OK && !op->rows.call.id && !op->rows.holder.id)
-            answer(s, op, STATUS_IO);
-    }
-}
-
-static void run(struct sqlite_store *s, struct store_op **ops, size_t count)
-{
-    bool writes = false;
-    for (size_t i = 0; i < count; i++) {
-        store_op_reset(ops[i]);
-        writes = writes || !store_op_reads(ops[i]);
-    }
-    if (writes && atomic_load(&s->gone)) {
-        run_unwritten(s, ops, count);
-        return;
-    }
-    int rc = s->loaded ? SQLITE_OK : load(s);
-    if (rc == SQLITE_OK && writes && s->read_only)
-        rc = SQLITE_READONLY;
-    if (rc == SQLITE_OK)
-        rc = connection_run(&s->writer, writes ? SQL_BEGIN_WRITE : SQL_BEGIN_READ, 0, NULL);
-    for (size_t i = 0; rc == SQLITE_OK && i < count; i++)
-        rc = sqlite_write(s, ops[i]);
-    if (rc == SQLITE_OK && writes)
-        rc = identity_merge(s);
-    if (rc == SQLITE_OK) {
-        rc = connection_run(&s->writer, SQL_COMMIT, 0, NULL);
-        if (rc == SQLITE_OK) {
-            identity_committed(s);
-            for (size_t i = 0; i < count; i++)
-                answer(s, ops[i], STATUS_OK);
-            return;
-        }
-        lose(s);
-        enum status status = STATUS_IO;
-        if (writes && (rc & 0xff) != SQLITE_FULL && (rc & 0xff) != SQLITE_BUSY)
-            status = look_up(s, ops, count);
-        if (status != STATUS_OK)
-            run_apart(s, ops, count, true, status);
-        else
-            for (size_t i = 0; i < count; i++)
-                answer(s, ops[i], STATUS_OK);
-        return;
-    }
-    lose(s);
-    if (!one_operations_fault(rc))
-        run_apart(s, ops, count, true, STATUS_IO);
-    else if (count > 1)
-        run_apart(s, ops, count, false, STATUS_OK);
-    else
-        answer(s, ops[0], (rc & 0xff) == SQLITE_NOMEM ? STATUS_NO_MEMORY : STATUS_INVALID);
-}
-
-static void sqlite_batch(struct store *store, struct store_op **ops, size_t count)
-{
-    struct sqlite_store *s = (struct sqlite_store *)store;
-    s->now = s->now_ms(s->context);
-    file_gone(s, false);
-    run(s, ops, count);
-    publish(s);
-    checkpoint_look(s, false);
-}
+/* ---- work between batches ---- */
 
 static void sqlite_idle(struct store *store)
 {
@@ -409,7 +219,7 @@ static enum status sqlite_raise_covers_since(struct store *store, int64_t covers
     struct sqlite_store *s = (struct sqlite_store *)store;
     if (file_gone(s, true))
         return STATUS_IO;
-    int rc = s->loaded ? SQLITE_OK : load(s);
+    int rc = s->loaded ? SQLITE_OK : sqlite_load(s);
     if (rc == SQLITE_OK && covers_since_ms <= s->covers_since_ms && covers_since_ms <= s->refuse_before_ms)
         return STATUS_OK;
     if (rc == SQLITE_OK)
@@ -423,8 +233,10 @@ static enum status sqlite_raise_covers_since(struct store *store, int64_t covers
     if (rc == SQLITE_OK)
         rc = connection_run(&s->writer, SQL_COMMIT, 0, NULL);
     if (rc == SQLITE_OK)
+        rc = sync_now(s);
+    if (rc == SQLITE_OK)
         return STATUS_OK;
-    lose(s);
+    sqlite_lose(s);
     return STATUS_IO;
 }
 
@@ -447,6 +259,22 @@ static enum status reader_open(struct store_reader **out, struct store *store, s
     connection_close(&r->connection);
     free(r);
     return status;
+}
+
+/* When the newest of the rows that were found was last written. What other operations find tells no such time. */
+static int64_t newest(struct store_op *const *ops, size_t count)
+{
+    int64_t when = 0;
+    for (size_t i = 0; i < count; i++) {
+        const struct rows *rows = &ops[i]->rows;
+        if (ops[i]->kind != STORE_LOOKUP && ops[i]->kind != STORE_READ && ops[i]->kind != STORE_CLAIM)
+            return INT64_MAX;
+        const struct call_row *found[] = {&rows->call, &rows->holder, &rows->suspect};
+        for (size_t j = 0; j < sizeof found / sizeof *found; j++)
+            if (found[j]->id && found[j]->updated_ms > when)
+                when = found[j]->updated_ms;
+    }
+    return when;
 }
 
 /* One read transaction: the call and the holder of its key as they stood at one moment. covers_since is read in it too:
@@ -476,6 +304,8 @@ static int read_once(struct sqlite_reader *r, struct store_op **ops, size_t coun
     if (rc == SQLITE_OK)
         rc = connection_run(&r->connection, SQL_COMMIT, 0, NULL);
     if (rc == SQLITE_OK && !s->read_only && (!tail_epoch(&s->tail, &after) || after != epoch))
+        rc = SQLITE_BUSY;
+    if (rc == SQLITE_OK && !s->read_only && !sync_seen(s, newest(ops, count)))
         rc = SQLITE_BUSY;
     if (rc != SQLITE_OK && r->connection.db && !sqlite3_get_autocommit(r->connection.db))
         sqlite3_exec(r->connection.db, "ROLLBACK", NULL, NULL, NULL);
@@ -528,6 +358,8 @@ static void sqlite_store_close(struct store *store)
 {
     struct sqlite_store *s = (struct sqlite_store *)store;
     checkpoint_end(s);
+    sync_end(s);
+    free(s->orphans);
     forget(s);
     if (s->writer.db)
         connection_close(&s->writer);
@@ -538,6 +370,10 @@ static void sqlite_store_close(struct store *store)
     pthread_mutex_destroy(&s->unresolved_lock);
     pthread_mutex_destroy(&s->checkpointer.lock);
     pthread_cond_destroy(&s->checkpointer.changed);
+    pthread_mutex_destroy(&s->syncer.lock);
+    pthread_cond_destroy(&s->syncer.asked);
+    pthread_cond_destroy(&s->syncer.done);
+    pthread_cond_destroy(&s->syncer.readers);
     free(s->path);
     free(s->log_path);
     free(s->owner);
@@ -547,6 +383,9 @@ static void sqlite_store_close(struct store *store)
 
 static const struct store_driver sqlite_driver = {
     .batch = sqlite_batch,
+    .batch_begin = sqlite_batch_begin,
+    .batch_sync = sqlite_batch_sync,
+    .batch_end = sqlite_batch_end,
     .reader_open = reader_open,
     .reader_run = reader_run,
     .reader_run_all = reader_run_all,
@@ -650,6 +489,10 @@ enum status sqlite_store_open(struct store **out, const char *rest, const struct
     pthread_mutex_init(&s->unresolved_lock, NULL);
     pthread_mutex_init(&s->checkpointer.lock, NULL);
     pthread_cond_init(&s->checkpointer.changed, NULL);
+    pthread_mutex_init(&s->syncer.lock, NULL);
+    pthread_cond_init(&s->syncer.asked, NULL);
+    pthread_cond_init(&s->syncer.done, NULL);
+    pthread_cond_init(&s->syncer.readers, NULL);
     bool told = settings->tail_entries && settings->tail_entries < TAIL_ENTRIES;
     tail_init(&s->tail, told ? (uint32_t)settings->tail_entries : TAIL_ENTRIES);
     s->now_ms = settings->now_ms ? settings->now_ms : clock_ms;
@@ -677,14 +520,15 @@ enum status sqlite_store_open(struct store **out, const char *rest, const struct
         rc = s->vfs ? SQLITE_OK : sync_folder(s);
     if (rc == SQLITE_OK && status == STATUS_OK) {
         file_begin(s);
-        rc = load(s);
+        rc = sqlite_load(s);
     }
     if (rc != SQLITE_OK)
         status = sqlite_words(error, s->path, rc, s->writer.db);
     if (status == STATUS_OK) {
         file_opened(s);
-        publish(s);
+        sqlite_publish(s);
         checkpoint_begin(s);
+        sync_begin(s);
         *out = &s->store;
         return STATUS_OK;
     }

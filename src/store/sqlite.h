@@ -2,7 +2,8 @@
  *
  * Inside of the SQLite store: what its files share. Nobody outside src/store includes this.
  *
- *   sqlite.c            opening, the batch as one transaction, what a failure means, readers, closing
+ *   sqlite.c            opening, readers, closing
+ *   sqlite_batch.c      the batch as one transaction, and what a failure means
  *   sqlite_schema.c     versions of the schema
  *   sqlite_connection.c one connection with its kept statements
  *   sqlite_rows.c       rows in and out: what was asked, and what stands
@@ -13,7 +14,9 @@
  *   sqlite_tasks.h      compensation tasks, kept requests, reversals, what people changed: files of their own
  *   sqlite_list.c       pages of calls for people     sqlite_sketch.c what makes them fast
  *   sqlite_erase.c      bodies dropped because a person asks for it
+ *   sqlite_orphans.c    claims of which nobody knows whether they are written
  *   sqlite_purge.c      lives, and what is removed at their end
+ *   sqlite_sync.c       when a commit is on disk
  *   sqlite_checkpoint.c the log into the file, beside the work
  *   sqlite_file.c       whether the files are still there
  *   sqlite_words.c      errors in sentences with a remedy
@@ -75,6 +78,12 @@ struct claimed {
     int flags;
 };
 
+/* A row in PROCESSING whose claim was answered STATUS_UNKNOWN: if it is there, nobody works on it. */
+struct orphan {
+    int64_t id, fence;
+    bool settled; /* seen to be, in a transaction that has not failed yet */
+};
+
 struct due_note {
     int64_t minute, block;
 };
@@ -87,6 +96,33 @@ struct checkpointer {
     int state;           /* under the lock */
     bool stop;           /* the same */
     bool started, asked; /* the writer's own */
+};
+
+/* What is written to the log and not synced yet, and the thread that syncs. */
+struct syncer {
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t asked, done, readers;
+    /* Under the lock. */
+    int state;
+    bool stop;
+    sqlite3_file *log;
+    int rc; /* of the last sync */
+    uint64_t owed, paid,
+        failures;          /* commits begun; commits of which it is known how they ended; failed syncs */
+    int64_t owed_since_ms; /* no row of a commit that is owed is older */
+    bool started;          /* the writer's own */
+};
+
+/* A batch that has begun and not ended. */
+struct begun {
+    struct store_op **ops;
+    size_t count;
+    int64_t now;
+    bool asked;    /* the thread syncs it */
+    bool synced;   /* `rc` tells how that went */
+    bool answered; /* with a batch before it that was lost */
+    int rc;
 };
 
 /* Which file it is, whatever its name. */
@@ -119,12 +155,17 @@ struct sqlite_store {
     int64_t merge_debt; /* identities to be merged, for those that were added */
     int64_t *foreign;   /* rows in PROCESSING of earlier processes, oldest first */
     size_t foreign_count, foreign_next;
+    struct orphan *orphans; /* not of the disk: it outlives what is read anew */
+    size_t orphan_count, orphan_capacity;
     struct due_note noted[SQLITE_DUE_NOTES];
     int64_t unended_noted, unended_cursor;       /* blocks, -1: none */
     struct claimed claimed[SQLITE_CLAIMED_ROWS]; /* by id, modulo their number */
     int64_t claimed_after;                       /* rows up to this id are not there */
 
     struct checkpointer checkpointer;
+    struct syncer syncer;
+    struct begun begun[2]; /* oldest first */
+    size_t begun_count;
     int64_t now;       /* of this batch */
     int64_t wal_pages; /* in the log as of the last commit */
     int64_t wal_moved; /* of them, moved into the file */
@@ -142,6 +183,18 @@ sqlite3_stmt *connection_statement(struct connection *c, enum statement which);
 int connection_step(sqlite3_stmt *stmt);
 /* Runs a statement that takes numbers only and gives no rows. */
 int connection_run(struct connection *c, enum statement which, int count, const int64_t *numbers);
+
+/* sqlite.c: reads all that memory mirrors; throws it away with the connection, after a failure. */
+int sqlite_load(struct sqlite_store *s);
+void sqlite_lose(struct sqlite_store *s);
+
+/* sqlite_batch.c, as store.h says. */
+void sqlite_batch(struct store *store, struct store_op **ops, size_t count);
+enum batch_begun sqlite_batch_begin(struct store *store, struct store_op **ops, size_t count);
+void sqlite_batch_sync(struct store *store);
+void sqlite_batch_end(struct store *store);
+/* Lets other threads see how many rows there are. */
+void sqlite_publish(struct sqlite_store *s);
 
 /* sqlite_schema.c: brings the file to this program's version. `refused` is STATUS_INVALID, with `error` filled, for
  * a file that is not ours or newer; otherwise the result is SQLite's. */
@@ -249,6 +302,10 @@ int kept_write(struct sqlite_store *s, int64_t call, const struct kept_request *
 /* The call ended for good: what is kept of its request goes, but what a reversal of a SUCCESS needs. */
 int kept_settle(struct sqlite_store *s, int64_t call, enum call_state state);
 
+/* sqlite_orphans.c: before a batch is answered STATUS_UNKNOWN; before an id, or a fence of a row, is given. */
+void orphans_leave(struct sqlite_store *s, struct store_op *const *ops, size_t count);
+void orphans_forget(struct sqlite_store *s, int64_t id);
+
 /* sqlite_unended.c: names the block of a row that has not ended, before or after the row is written. */
 int unended_note(struct sqlite_store *s, int64_t id);
 
@@ -258,6 +315,20 @@ int due_note(struct sqlite_store *s, const struct call_row *row);
 int sqlite_purge(struct sqlite_store *s, struct store_op *op);
 /* Writes covers_since_ms, and refuse_before_ms raised to it. */
 int covers_since_write(struct sqlite_store *s);
+
+/* sqlite_sync.c: the thread, on opening and closing. */
+void sync_begin(struct sqlite_store *s);
+void sync_end(struct sqlite_store *s);
+/* Around each COMMIT: before it, one more is owed; of `count` it is known now how they ended, on disk or not at all. */
+void sync_owed(struct sqlite_store *s);
+void sync_paid(struct sqlite_store *s, uint64_t count, bool failed);
+/* For readers, after they have read: returns when all that they can have seen is on disk, at once if what they found is
+ * not as new (`newest_ms`) as what is owed. False: it may not stand, read again. */
+bool sync_seen(struct sqlite_store *s, int64_t newest_ms);
+/* Syncs the log; on this thread, or by the other: after sync_ask(), which may not be possible, comes one sync_wait(). */
+int sync_now(struct sqlite_store *s);
+bool sync_ask(struct sqlite_store *s);
+int sync_wait(struct sqlite_store *s);
 
 /* sqlite_checkpoint.c: the thread, and the writer's look at the log after a batch or when nothing waits. */
 void checkpoint_begin(struct sqlite_store *s);

@@ -73,13 +73,13 @@ static char *statement_text(enum statement which)
 static const char setup_write[] =
     "PRAGMA page_size = " TEXT_OF(SQLITE_PAGE_BYTES) ";"
                                                      "PRAGMA journal_mode = WAL;"
-                                                     "PRAGMA synchronous = FULL;"
+                                                     "PRAGMA synchronous = NORMAL;" /* sqlite_sync.c */
                                                      "PRAGMA wal_autocheckpoint = 0;"
                                                      "PRAGMA cache_spill = OFF;"
                                                      "PRAGMA secure_delete = FAST;"
                                                      "PRAGMA temp_store = MEMORY;"
                                                      "PRAGMA cache_size = -" TEXT_OF(SQLITE_CACHE_KIB);
-/* It copies pages without its cache. FULL, as the writer: the log is synced before the file is changed. */
+/* It copies pages without its cache. FULL: the log is synced before the file is changed. */
 static const char setup_checkpoint[] = "PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 0;"
                                        "PRAGMA cache_size = 8";
 static const char setup_read[] = "PRAGMA query_only = ON;"

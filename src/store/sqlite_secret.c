@@ -13,6 +13,8 @@ static int put(struct sqlite_store *s, const int64_t parts[4])
         rc = connection_run(&s->writer, SQL_COMMIT, 0, NULL);
     else
         (void)sqlite3_exec(s->writer.db, "ROLLBACK", NULL, NULL, NULL);
+    if (rc == SQLITE_OK)
+        rc = sync_now(s);
     return rc;
 }
 

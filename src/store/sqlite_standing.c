@@ -33,6 +33,7 @@ int standing_begin(struct sqlite_store *s, const struct call_row *row, bool slot
                 (kept ? ROW_FLAG_BODY_KEPT : 0) | (slot ? ROW_FLAG_SLOT : 0);
     bool as_claimed = state_running(row->state) && row->fence == 1 && !row->final && !row->reason &&
                       !row->has_result && !row->original && !row->attempts.len && !row->reversed_by.len;
+    orphans_forget(s, row->id);
     int rc = row_insert(&s->writer, row, flags, as_claimed);
     if (rc == SQLITE_OK && as_claimed)
         *claimed_at(s, row->id) = (struct claimed){.id = row->id,

@@ -129,6 +129,7 @@ static int take(struct sqlite_store *s, struct store_op *op)
         op->row = given;
         return rc;
     }
+    orphans_forget(s, id);
     rc = standing_make(s, id);
     sqlite3_stmt *stmt = rc == SQLITE_OK ? connection_statement(&s->writer, SQL_TAKE) : NULL;
     if (!stmt)
@@ -367,32 +368,54 @@ static int fence(struct sqlite_store *s, struct store_op *op)
     return rc;
 }
 
+static int expire_row(struct sqlite_store *s, struct store_op *op, int64_t id, const int64_t *fence,
+                      bool *expired)
+{
+    *expired = false;
+    int rc = standing_make(s, id);
+    sqlite3_stmt *stmt = rc == SQLITE_OK ? connection_statement(&s->writer, SQL_EXPIRE) : NULL;
+    if (!stmt)
+        return sqlite3_extended_errcode(s->writer.db);
+    sqlite3_bind_int64(stmt, 1, id);
+    sqlite3_bind_int(stmt, 2, REASON_LEASE_EXPIRED);
+    sqlite3_bind_int64(stmt, 3, s->now);
+    sqlite3_bind_text(stmt, 4, s->owner, -1, SQLITE_STATIC);
+    if (fence)
+        sqlite3_bind_int64(stmt, 5, *fence);
+    else
+        sqlite3_bind_null(stmt, 5);
+    rc = connection_step(stmt);
+    if (rc != SQLITE_OK || sqlite3_changes(s->writer.db) != 1)
+        return rc;
+    *expired = true;
+    op->expired[op->count++] = id;
+    return task_add(s, id, op->task_due_ms, op->task_cause);
+}
+
 /* On SQLite one process owns the file, so only rows of earlier processes can expire, and those at once: no clock
- * that jumps can take a call from its living owner. Which rows these are was read when the file was opened. */
+ * that jumps can take a call from its living owner. Which rows these are was read when the file was opened. And rows of
+ * this process that its claims may have made without its knowing. */
 static int expire(struct sqlite_store *s, struct store_op *op)
 {
     size_t limit = op->limit < STORE_IDS_MAX ? op->limit : STORE_IDS_MAX;
-    while (op->count < limit && s->foreign_next < s->foreign_count) {
-        int64_t id = s->foreign[s->foreign_next++];
-        int rc = standing_make(s, id);
-        sqlite3_stmt *stmt = rc == SQLITE_OK ? connection_statement(&s->writer, SQL_EXPIRE) : NULL;
-        if (!stmt)
-            return sqlite3_extended_errcode(s->writer.db);
-        sqlite3_bind_int64(stmt, 1, id);
-        sqlite3_bind_int(stmt, 2, REASON_LEASE_EXPIRED);
-        sqlite3_bind_int64(stmt, 3, s->now);
-        sqlite3_bind_text(stmt, 4, s->owner, -1, SQLITE_STATIC);
-        rc = connection_step(stmt);
-        if (rc == SQLITE_OK && sqlite3_changes(s->writer.db) == 1) {
-            op->expired[op->count++] = id;
-            rc = task_add(s, id, op->task_due_ms, op->task_cause);
+    int rc = SQLITE_OK;
+    bool expired;
+    while (rc == SQLITE_OK && op->count < limit && s->foreign_next < s->foreign_count)
+        rc = expire_row(s, op, s->foreign[s->foreign_next++], NULL, &expired);
+    /* An orphan is forgotten when it was seen to be settled, and that has not come to nothing. */
+    for (size_t i = 0; rc == SQLITE_OK && op->count < limit && i < s->orphan_count;) {
+        struct orphan *orphan = &s->orphans[i];
+        if (orphan->settled && !s->begun_count) {
+            *orphan = s->orphans[--s->orphan_count];
+            continue;
         }
-        if (rc != SQLITE_OK)
-            return rc;
+        rc = expire_row(s, op, orphan->id, &orphan->fence, &expired);
+        orphan->settled = rc == SQLITE_OK && !expired;
+        i++;
     }
-    op->more = s->foreign_next < s->foreign_count;
+    op->more = rc == SQLITE_OK && s->foreign_next < s->foreign_count;
     op->done = op->count > 0;
-    return SQLITE_OK;
+    return rc;
 }
 
 static int task(struct sqlite_store *s, struct store_op *op)

@@ -66,6 +66,21 @@ void store_batch(struct store *store, struct store_op **ops, size_t count)
         store->driver->batch(store, ops, count);
 }
 
+enum batch_begun store_batch_begin(struct store *store, struct store_op **ops, size_t count)
+{
+    return store->driver->batch_begin ? store->driver->batch_begin(store, ops, count) : BATCH_AGAIN;
+}
+
+void store_batch_sync(struct store *store)
+{
+    store->driver->batch_sync(store);
+}
+
+void store_batch_end(struct store *store)
+{
+    store->driver->batch_end(store);
+}
+
 enum status store_reader_open(struct store_reader **out, struct store *store, struct buffer *error)
 {
     return store->driver->reader_open(out, store, error);

@@ -159,11 +159,12 @@ struct store_list {
     unsigned states; /* bit mask 1 << state; 0: any */
     bool has_tenant; /* `tenant` counts, also when it is empty */
     struct slice tenant, route, call_id, key, business_ref, trace_id;
-    int64_t since_ms, until_ms; /* created in [since, until) by the store's clock; 0: no bound. Found by bisection over ids:
+    int64_t since_ms,
+        until_ms; /* created in [since, until) by the store's clock; 0: no bound. Found by bisection over ids:
                                  * where that clock was set back meanwhile, the edges are inexact */
-    int64_t before_id;          /* rows older than this id; 0: from the newest */
-    size_t limit;               /* 1 to STORE_PAGE_MAX */
-    size_t look_max;            /* 0: STORE_LOOK_MAX */
+    int64_t before_id; /* rows older than this id; 0: from the newest */
+    size_t limit;      /* 1 to STORE_PAGE_MAX */
+    size_t look_max;   /* 0: STORE_LOOK_MAX */
 
     /* Answered. Rows without result bodies and headers; texts point into the operation's memory. */
     struct call_row rows[STORE_PAGE_MAX];
@@ -188,8 +189,9 @@ struct store_op {
     struct task_work *work;
     struct task_page *page;
     const struct kept_request
-        *keep;      /* CLAIM, TAKE of a new row, REVERSE: kept with the row; NULL: nothing is */
-    bool drop_kept; /* ROUND: what is kept of the request goes. END, FENCE: a kept request goes with the final ending; of a SUCCESS with a reversal its body only */
+        *keep; /* CLAIM, TAKE of a new row, REVERSE: kept with the row; NULL: nothing is */
+    bool
+        drop_kept; /* ROUND: what is kept of the request goes. END, FENCE: a kept request goes with the final ending; of a SUCCESS with a reversal its body only */
     enum task_cause task_cause; /* END with make_task (UNKNOWN or FAILED), EXPIRE, TASK */
 
     /* Answered. */
@@ -241,6 +243,19 @@ enum status store_open(struct store **out, const struct store_settings *settings
  * allowed here. If the transaction fails as a whole, every operation that wrote gets STATUS_IO or STATUS_UNKNOWN as
  * described at store_op.status, and the store can be used again (a full disk that was freed works without a restart). */
 void store_batch(struct store *store, struct store_op **ops, size_t count);
+
+/* The halves of store_batch(), so that a batch can run while the one before it is synced. */
+enum batch_begun {
+    BATCH_BEGUN, /* committed, not yet durable and not answered: nobody may be told anything of it */
+    BATCH_AGAIN, /* nothing was written and nothing is answered: once the others have ended, store_batch() runs these */
+};
+/* Runs the operations as one transaction. At most two batches have begun and not ended; they end in their order, and
+ * store_batch() is not called meanwhile. `ops` stays the caller's and unchanged until then. */
+enum batch_begun store_batch_begin(struct store *store, struct store_op **ops, size_t count);
+/* Begins to make the oldest batch durable, beside the caller; without it store_batch_end() does so. */
+void store_batch_sync(struct store *store);
+/* Waits until the oldest batch is durable and answers its operations as store_batch() does. */
+void store_batch_end(struct store *store);
 
 /* A second connection for LOOKUP and READ, used by one thread at a time and never blocked by store_batch(). */
 struct store_reader;

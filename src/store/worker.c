@@ -27,6 +27,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "store/turns.h"
 #include "store/watch.h"
 
 /* So long nothing must have come before the store does its own work. Between two batches of a busy store the queue is
@@ -48,6 +49,13 @@ struct reader_thread {
     bool started;
 };
 
+struct batch {
+    struct store_op **ops; /* room for batch_max */
+    size_t count;
+    int64_t began; /* monotonic microseconds */
+    bool ended;    /* answered by the store */
+};
+
 /* A queue of writes with its writer. */
 struct lane {
     struct worker *worker;
@@ -56,7 +64,8 @@ struct lane {
     struct list cancelled; /* watches to be answered STATUS_NOT_FOUND */
     bool sleeps;
 
-    struct store_op **batch;
+    struct batch batches[2];
+    struct batch *begun;     /* committed, not durable yet: beside it the next one runs */
     struct store_op scratch; /* reads a row that watches wait for */
     pthread_t thread;
     bool started;
@@ -165,6 +174,15 @@ static void mark_leaving(const struct list *leaving)
         LIST_ENTRY(l, struct store_op, link)->stage = STAGE_LEAVING;
 }
 
+/* Makes the batch that has begun durable; its operations have their answers and are not given back. */
+static void end_begun(struct lane *lane)
+{
+    if (!lane->begun || lane->begun->ended)
+        return;
+    store_batch_end(lane->worker->store);
+    lane->begun->ended = true;
+}
+
 /* Answers the watches of a row that has ended. `ending` carries a result that was not stored, or is NULL; `reader` reads
  * the row, or with NULL the store as a writer. */
 static void wake(struct worker *w, struct store_op *scratch, struct store_reader *reader, int64_t id,
@@ -268,32 +286,43 @@ static void move_all(struct list *to, struct list *from)
         list_push_back(to, l);
 }
 
-static void run_batch(struct lane *lane, size_t count)
+/* Answers the watches of a row that a batch has ended. */
+static void wake_watches(struct lane *lane, int64_t id, const struct store_op *ending)
 {
     struct worker *w = lane->worker;
-    int64_t began = micros_now();
+    pthread_mutex_lock(&w->lock);
+    bool any = watches_any(&w->watches, id);
+    pthread_mutex_unlock(&w->lock);
+    if (!any)
+        return;
+    end_begun(lane); /* the row may be in that batch too, and watchers hear only of what is durable */
+    wake(w, &lane->scratch, NULL, id, ending);
+}
+
+/* Gives back a batch that the store has answered. */
+static void give_back_batch(struct lane *lane, struct batch *b)
+{
+    struct worker *w = lane->worker;
+    int64_t micros = micros_now() - b->began;
     enum status worst = STATUS_OK;
-    store_batch(w->store, lane->batch, count);
-    int64_t micros = micros_now() - began;
+    size_t count = b->count;
     for (size_t i = 0; i < count; i++) {
-        struct store_op *op = lane->batch[i];
+        struct store_op *op = b->ops[i];
         if (op->status == STATUS_IO || op->status == STATUS_UNKNOWN || op->status == STATUS_NO_MEMORY)
             worst = op->status;
         if (!op->done)
             continue;
         if (op->kind == STORE_END)
-            wake(w, &lane->scratch, NULL, op->id, op);
-        else if (op->kind == STORE_FENCE)
-            wake(w, &lane->scratch, NULL, op->rows.call.id, NULL);
-        else if (op->kind == STORE_TASK_ROUND || op->kind == STORE_TASK_RESOLVE)
-            wake(w, &lane->scratch, NULL, op->rows.call.id, NULL);
+            wake_watches(lane, op->id, op);
+        else if (op->kind == STORE_FENCE || op->kind == STORE_TASK_ROUND || op->kind == STORE_TASK_RESOLVE)
+            wake_watches(lane, op->rows.call.id, NULL);
         else if (op->kind == STORE_EXPIRE)
             for (size_t j = 0; j < op->count; j++)
-                wake(w, &lane->scratch, NULL, op->expired[j], NULL);
+                wake_watches(lane, op->expired[j], NULL);
     }
     /* Only now: until here their slices may be copied to watchers. */
     for (size_t i = 0; i < count; i++)
-        give_back(w, lane->batch[i]);
+        give_back(w, b->ops[i]);
     tell_answers(w);
     if (w->settings.on_batch) {
         pthread_mutex_lock(&w->told);
@@ -302,9 +331,56 @@ static void run_batch(struct lane *lane, size_t count)
     }
 }
 
-/* Takes the operations up to the first watch, or batch_max; or that watch alone. Under the lock. */
-static size_t take_batch(struct lane *lane, struct store_op **watch)
+/* Ends the batch that has begun, if there is one, and gives it back. */
+static void finish_begun(struct lane *lane)
 {
+    struct batch *b = lane->begun;
+    if (!b)
+        return;
+    end_begun(lane);
+    lane->begun = NULL;
+    give_back_batch(lane, b);
+}
+
+static bool writes_wait(struct lane *lane)
+{
+    pthread_mutex_lock(&lane->worker->lock);
+    bool wait = !list_empty(&lane->writes);
+    pthread_mutex_unlock(&lane->worker->lock);
+    return wait;
+}
+
+/* Runs a batch while the one before it is synced. Where nothing more waits, its own sync is done at once, here. */
+static void run_batch(struct lane *lane, struct batch *b)
+{
+    struct store *store = lane->worker->store;
+    struct batch *before = lane->begun;
+    b->began = micros_now();
+    b->ended = false;
+    enum batch_begun begun = store_batch_begin(store, b->ops, b->count);
+    if (before) {
+        end_begun(lane);
+        lane->begun = begun == BATCH_BEGUN ? b : NULL;
+        if (lane->begun && writes_wait(lane))
+            store_batch_sync(store); /* it is the oldest now */
+        give_back_batch(lane, before);
+    }
+    if (begun == BATCH_AGAIN) {
+        store_batch(store, b->ops, b->count);
+        give_back_batch(lane, b);
+        return;
+    }
+    lane->begun = b;
+    if (b->ended || !writes_wait(lane))
+        finish_begun(lane);
+    else
+        store_batch_sync(store);
+}
+
+/* Takes the operations up to the first watch, or batch_max; or that watch alone. Under the lock. */
+static struct batch *take_batch(struct lane *lane, struct store_op **watch)
+{
+    struct batch *b = &lane->batches[lane->begun == &lane->batches[0]];
     size_t count = 0;
     *watch = NULL;
     while (count < lane->worker->settings.batch_max && !list_empty(&lane->writes)) {
@@ -317,9 +393,10 @@ static size_t take_batch(struct lane *lane, struct store_op **watch)
             break;
         }
         list_remove(&op->link);
-        lane->batch[count++] = op;
+        b->ops[count++] = op;
     }
-    return count;
+    b->count = count;
+    return b;
 }
 
 static bool lane_has_none(const struct lane *lane)
@@ -355,6 +432,7 @@ static void *write_loop(void *argument)
 {
     struct lane *lane = argument;
     struct worker *w = lane->worker;
+    short_turns();
     bool rested = false; /* the store has done its own work since the last batch */
     struct list cancelled;
     list_init(&cancelled);
@@ -362,8 +440,14 @@ static void *write_loop(void *argument)
     for (;;) {
         struct store_op *watch;
         move_all(&cancelled, &lane->cancelled);
-        size_t count = take_batch(lane, &watch);
-        if (!count && !watch && list_empty(&cancelled)) {
+        struct batch *batch = take_batch(lane, &watch);
+        if (!batch->count && !watch && list_empty(&cancelled)) {
+            if (lane->begun) {
+                pthread_mutex_unlock(&w->lock);
+                finish_begun(lane);
+                pthread_mutex_lock(&w->lock);
+                continue;
+            }
             if (w->stopping)
                 break;
             lane_sleep(lane, !rested);
@@ -378,10 +462,12 @@ static void *write_loop(void *argument)
         rested = false;
         pthread_mutex_unlock(&w->lock);
         answer_cancelled(w, &cancelled);
-        if (count)
-            run_batch(lane, count);
-        if (watch)
+        if (batch->count)
+            run_batch(lane, batch);
+        if (watch) {
+            finish_begun(lane); /* it reads a row, and must not hear of what is not durable */
             begin_watch(w, watch);
+        }
         pthread_mutex_lock(&w->lock);
     }
     /* Stopping, and everything queued has run: the last writer tells whoever still waits. */
@@ -595,8 +681,10 @@ enum status worker_start(struct worker **out, struct store *store, const struct 
         list_init(&lane->writes);
         list_init(&lane->cancelled);
         lane->scratch.kind = STORE_READ;
-        lane->batch = calloc(settings->batch_max, sizeof *lane->batch);
-        lanes = lanes && lane->batch;
+        for (struct batch *b = lane->batches; b < lane->batches + 2; b++) {
+            b->ops = calloc(settings->batch_max, sizeof(struct store_op *));
+            lanes = lanes && b->ops;
+        }
     }
     w->readers = calloc(settings->readers, sizeof *w->readers);
     if (!lanes || !w->readers || watches_init(&w->watches, settings->watches_max) != STATUS_OK) {
@@ -662,7 +750,8 @@ void worker_stop(struct worker *w)
     watches_fini(&w->watches);
     for (unsigned i = 0; i < w->lanes_count; i++) {
         store_op_fini(&w->lanes[i].scratch);
-        free(w->lanes[i].batch);
+        free(w->lanes[i].batches[0].ops);
+        free(w->lanes[i].batches[1].ops);
         pthread_cond_destroy(&w->lanes[i].wake);
     }
     free(w->readers);

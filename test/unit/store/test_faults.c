@@ -34,6 +34,22 @@ static void bench_clean(void)
 static const char *const afters[] = {"", ", then the power goes", ", then a kill"};
 static const char *const kind_names[] = {"none", "full", "write", "torn write", "sync", "open", "any"};
 
+/* As the worker does: the first `split` operations in a batch of their own, the others run before it is synced. */
+static void batch_in_halves(struct store_op **ops, size_t count, size_t split)
+{
+    enum batch_begun first = store_batch_begin(store, ops, split), second = BATCH_AGAIN;
+    if (first == BATCH_BEGUN) {
+        second = store_batch_begin(store, ops + split, count - split);
+        store_batch_end(store);
+    } else {
+        store_batch(store, ops, split);
+    }
+    if (second == BATCH_BEGUN)
+        store_batch_end(store);
+    else
+        store_batch(store, ops + split, count - split);
+}
+
 /* ---- one batch under every fault ---- */
 
 struct story {
@@ -75,9 +91,10 @@ static void look_through(struct store_reader *reader, const char *call_id)
 }
 
 enum after { AFTER_NOTHING, AFTER_POWER_CUT, AFTER_KILL, AFTERS };
+#define SPLITS 3 /* none, behind the claim, behind the ending */
 
-/* Tells the story with the n-th event failing; false when nothing failed any more. */
-static bool tell(enum fault kind, int64_t n, bool forever, enum after after, struct story *s)
+/* Tells the story with the n-th event failing, in one batch or with `split` in two; false when nothing failed any more. */
+static bool tell(enum fault kind, int64_t n, bool forever, enum after after, size_t split, struct story *s)
 {
     struct store_op claims = {0}, ends = {0}, again = {0}, looks = {0};
     struct store_op *list[] = {&claims, &ends, &again, &looks};
@@ -97,7 +114,10 @@ static bool tell(enum fault kind, int64_t n, bool forever, enum after after, str
     looks.kind = STORE_LOOKUP;
     identify(&looks.row, "B", NULL, NULL);
     faulty_vfs_arm(kind, n, forever);
-    store_batch(store, list, 4);
+    if (split)
+        batch_in_halves(list, 4, split);
+    else
+        store_batch(store, list, 4);
     store_idle(store);
     bool failed = faulty_vfs_failures() > 0;
     faulty_vfs_arm(FAULT_NONE, 0, false);
@@ -136,16 +156,18 @@ static void every_fault_of_a_batch_is_answered_truly(void **state)
     (void)state;
     int answers[STATUS_NO_MEMORY + 1] = {0};
     for (int kind = FAULT_FULL; kind < FAULT_KINDS; kind++)
-        for (int way = 0; way < 2 * AFTERS; way++) {
+        for (int way = 0; way < 2 * AFTERS * SPLITS; way++) {
             struct story s;
             int64_t n = 1;
-            while (n < 200 && tell((enum fault)kind, n, way & 1, (enum after)(way / 2), &s)) {
+            size_t split = (size_t)(way / 2 / AFTERS);
+            enum after after = (enum after)(way / 2 % AFTERS);
+            while (n < 200 && tell((enum fault)kind, n, way & 1, after, split, &s)) {
                 answers[s.claimed]++;
                 n++;
             }
             assert_true(n < 200);
-            print_message("    %-10s %s%s: %d points\n", kind_names[kind], way & 1 ? "for ever" : "once",
-                          afters[way / 2], (int)n - 1);
+            print_message("    %-10s %s%s%s: %d points\n", kind_names[kind], way & 1 ? "for ever" : "once",
+                          afters[after], split ? ", two batches" : "", (int)n - 1);
         }
     print_message("    answered OK %d, IO %d, UNKNOWN %d\n", answers[STATUS_OK], answers[STATUS_IO],
                   answers[STATUS_UNKNOWN]);
@@ -256,7 +278,10 @@ static void what_was_answered_survives_power_cuts(void **state)
             }
             if (faulty_vfs_failures() > 0)
                 faulty_vfs_power_off();
-            store_batch(store, list, count);
+            if (count > 1 && prng_below(&prng, 2))
+                batch_in_halves(list, count, 1 + prng_below(&prng, (uint32_t)count - 1));
+            else
+                store_batch(store, list, count);
             if (prng_below(&prng, 4) == 0)
                 store_idle(store);
             for (size_t i = 0; i < count; i++) {
@@ -296,6 +321,59 @@ static void what_was_answered_survives_power_cuts(void **state)
         store_op_fini(&ops[i]), memset(&ops[i], 0, sizeof ops[i]);
     store_close(store);
     store = NULL;
+    bench_clean();
+}
+
+/* Batches that have begun and not ended when the power goes: each is there as a whole or not, none without the one before
+ * it, and what had ended stays. */
+static void what_has_only_begun_is_there_from_its_beginning_or_not(void **state)
+{
+    (void)state;
+    int seen[3] = {0};
+    for (uint64_t seed = 1; seed <= 60; seed++) {
+        struct store_op first[2] = {0}, second[2] = {0};
+        struct store_op *a[] = {&first[0], &first[1]}, *b[] = {&second[0], &second[1]};
+        bench_clean();
+        open_as("first");
+        int64_t id = claim("A", "k1", "f1");
+        ask_claim(&first[0], "B", "k2", "f2");
+        ask_claim(&first[1], "C", "k3", "f3");
+        ask_end(&second[0], id, 1, STATE_SUCCESS, "A's answer");
+        ask_claim(&second[1], "D", "k2", "f2"); /* B's key */
+        assert_int_equal(store_batch_begin(store, a, 2), BATCH_BEGUN);
+        if (seed % 2)
+            store_batch_end(store);
+        assert_int_equal(store_batch_begin(store, b, 2), BATCH_BEGUN);
+        assert_false(second[1].done);
+        faulty_vfs_power_off();
+        for (uint64_t i = seed % 2; i < 2; i++)
+            store_batch_end(store); /* the sync fails: nobody is told OK */
+        for (int i = 0; i < 2; i++) {
+            assert_int_equal(first[i].status, seed % 2 ? STATUS_OK : STATUS_UNKNOWN);
+            assert_true(second[i].status != STATUS_OK);
+            store_op_fini(&first[i]), store_op_fini(&second[i]);
+        }
+        store_close(store);
+        faulty_vfs_power_on(seed * 77);
+        open_as("first");
+        struct store_op op = {0};
+        look(&op, "B");
+        bool one = op.rows.call.id != 0;
+        look(&op, "C");
+        assert_int_equal(op.rows.call.id != 0, one);
+        look(&op, "A");
+        bool two = op.rows.call.state == STATE_SUCCESS;
+        assert_true(op.rows.call.id == id);
+        assert_true(one || (!two && seed % 2 == 0));
+        look(&op, "D");
+        assert_int_equal(op.rows.call.id, 0);
+        seen[one + two]++;
+        store_op_fini(&op);
+        store_close(store);
+        store = NULL;
+    }
+    print_message("    %d times nothing, %d times the first, %d times both\n", seen[0], seen[1], seen[2]);
+    assert_true(seen[0] && seen[1]);
     bench_clean();
 }
 
@@ -412,6 +490,7 @@ int main(void)
         cmocka_unit_test(memory_that_runs_out_is_answered_truly),
         cmocka_unit_test(every_fault_of_opening_is_a_sentence),
         cmocka_unit_test(what_was_answered_survives_power_cuts),
+        cmocka_unit_test(what_has_only_begun_is_there_from_its_beginning_or_not),
         cmocka_unit_test(what_was_answered_survives_kill_9),
     };
     (void)conformance;

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * When a commit is on disk. SQLite writes a commit to the log and does not sync it (synchronous = NORMAL); the store
+ * syncs the log itself, and only then is anybody told. So the next batch can run while the last one is synced: measured,
+ * the writer spends as long in a sync as on the rows of a batch.
+ *
+ *   store_batch_begin() ──▶ in the log, readers see it ──▶ sync: here, or by the thread ──▶ store_batch_end(): answered
+ *
+ * Always true:
+ *  (1) Nobody is told of a write before a sync of the log that began after its COMMIT came back without an error.
+ *  (2) Nor of what a reader saw of it: a reader that finds a row as new as a commit that is not synced waits for it.
+ *  (3) What is not synced is lost from its end only: every frame of the log carries the sum of all before it. So a batch
+ *      that was answered never rests on one that can be lost.
+ *  (4) A checkpoint syncs the log before it writes the file, whatever the writer has done.
+ *
+ * On a simulated disk there is no thread, and every run is the same.
+ */
+#include "store/sqlite.h"
+#include "store/turns.h"
+
+#include <assert.h>
+
+enum { RESTING, ASKED, DONE };
+
+static sqlite3_file *log_of(struct sqlite_store *s)
+{
+    sqlite3_file *log = NULL;
+    int rc = sqlite3_file_control(s->writer.db, NULL, SQLITE_FCNTL_JOURNAL_POINTER, &log);
+    return rc == SQLITE_OK && log && log->pMethods ? log : NULL;
+}
+
+static int sync_log(sqlite3_file *log)
+{
+    return log ? log->pMethods->xSync(log, SQLITE_SYNC_NORMAL) : SQLITE_IOERR_FSYNC;
+}
+
+static void *sync_loop(void *argument)
+{
+    struct sqlite_store *s = argument;
+    struct syncer *y = &s->syncer;
+    short_turns();
+    pthread_mutex_lock(&y->lock);
+    for (;;) {
+        while (!y->stop && y->state != ASKED)
+            pthread_cond_wait(&y->asked, &y->lock);
+        if (y->stop)
+            break;
+        sqlite3_file *log = y->log;
+        pthread_mutex_unlock(&y->lock);
+        int rc = sync_log(log);
+        pthread_mutex_lock(&y->lock);
+        y->rc = rc;
+        y->state = DONE;
+        pthread_cond_signal(&y->done);
+    }
+    pthread_mutex_unlock(&y->lock);
+    return NULL;
+}
+
+void sync_begin(struct sqlite_store *s)
+{
+    struct syncer *y = &s->syncer;
+    y->started = !s->vfs && !s->read_only && pthread_create(&y->thread, NULL, sync_loop, s) == 0;
+}
+
+void sync_end(struct sqlite_store *s)
+{
+    struct syncer *y = &s->syncer;
+    if (!y->started)
+        return;
+    pthread_mutex_lock(&y->lock);
+    assert(y->state != ASKED);
+    y->stop = true;
+    pthread_cond_signal(&y->asked);
+    pthread_mutex_unlock(&y->lock);
+    pthread_join(y->thread, NULL);
+    y->started = false;
+}
+
+/* ---- what is not on disk yet ---- */
+
+void sync_owed(struct sqlite_store *s)
+{
+    struct syncer *y = &s->syncer;
+    pthread_mutex_lock(&y->lock);
+    if (y->paid == y->owed || s->now < y->owed_since_ms)
+        y->owed_since_ms = s->now;
+    y->owed++;
+    pthread_mutex_unlock(&y->lock);
+}
+
+void sync_paid(struct sqlite_store *s, uint64_t count, bool failed)
+{
+    struct syncer *y = &s->syncer;
+    pthread_mutex_lock(&y->lock);
+    y->paid += count;
+    y->failures += failed;
+    assert(y->paid <= y->owed);
+    pthread_cond_broadcast(&y->readers);
+    pthread_mutex_unlock(&y->lock);
+}
+
+bool sync_seen(struct sqlite_store *s, int64_t newest_ms)
+{
+    struct syncer *y = &s->syncer;
+    pthread_mutex_lock(&y->lock);
+    uint64_t seen = y->owed, failures = y->failures;
+    if (y->paid < seen && newest_ms >= y->owed_since_ms)
+        while (y->paid < seen && y->failures == failures)
+            pthread_cond_wait(&y->readers, &y->lock);
+    bool good = y->failures == failures;
+    pthread_mutex_unlock(&y->lock);
+    return good;
+}
+
+/* ---- the sync ---- */
+
+int sync_now(struct sqlite_store *s)
+{
+    return sync_log(log_of(s));
+}
+
+bool sync_ask(struct sqlite_store *s)
+{
+    struct syncer *y = &s->syncer;
+    sqlite3_file *log = y->started ? log_of(s) : NULL;
+    if (!log)
+        return false;
+    pthread_mutex_lock(&y->lock);
+    assert(y->state == RESTING);
+    y->log = log;
+    y->state = ASKED;
+    pthread_cond_signal(&y->asked);
+    pthread_mutex_unlock(&y->lock);
+    return true;
+}
+
+int sync_wait(struct sqlite_store *s)
+{
+    struct syncer *y = &s->syncer;
+    pthread_mutex_lock(&y->lock);
+    while (y->state == ASKED)
+        pthread_cond_wait(&y->done, &y->lock);
+    y->state = RESTING;
+    int rc = y->rc;
+    pthread_mutex_unlock(&y->lock);
+    return rc;
+}
