@@ -139,6 +139,7 @@ story('filters are in the address, and an address can be sent to somebody', {}, 
 story('a call that was undone and the call that undid it name each other', {}, async (page) => {
   await house.visit(page, '#/calls/undone-1');
   await say(page, 'undone by it');
+  await say(page, 'Its effect was undone');
   await page.locator('.links a').first().click();
   await page.waitForFunction(() => !location.hash.includes('undone-1'));
   await settled(page);

@@ -20,9 +20,10 @@ function Meaning({ call }) {
   return html`<section class="card meaning ${look(call.state).tone}" aria-label=${t('call.meaning')}>
     <p class="say">${t(`meaning.${call.state}`)}</p>
     <ul>
+      ${call.reversed_by && yes('undo', 'muted', html`${t('call.undone')} <a class="mono" href=${link(['calls', call.reversed_by], { tenant: call.tenant })}>${call.reversed_by}</a>`)}
       ${call.reason && yes('info', 'muted', reason(call))}
       ${yes('send', 'muted', say('next', call.next_action))}
-      ${call.safe_new_key ? yes('done', 'good', t('safe.yes')) : yes('closed', call.state === 'SUCCESS' ? 'muted' : 'doubt', t(call.state === 'SUCCESS' ? 'safe.done' : 'safe.no'))}
+      ${call.safe_new_key ? yes('done', 'good', t('safe.yes')) : yes('closed', call.state === 'SUCCESS' ? 'muted' : 'doubt', t(call.state === 'SUCCESS' && !call.reversed_by ? 'safe.done' : 'safe.no'))}
       ${open && yes(look(task.status).icon, look(task.status).tone, html`${t(`task.meaning.${task.status}`)} <a href=${link(['tasks', task.id])}>${t('call.to_task')}</a>`)}
     </ul></section>`;
 }

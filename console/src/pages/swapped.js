@@ -19,7 +19,7 @@ function Side({ id, name, tenant }) {
 function Client({ client }) {
   return html`<li class="client"><header><h2 class="mono">${client.client}</h2><${Copy} text=${client.client} what=${t('swapped.client')} />
       <span class="count">${t('swapped.times', { n: number(client.count) })}</span>
-      <span class="hint">${t(`swapped.by.${client.kind}`)}${client.tenant ? ` · ${client.tenant}` : ''} · ${client.routes.join(', ')}</span></header>
+      <span class="hint">${t(`swapped.by.${client.kind}`)}${client.tenant && !client.tenant.startsWith(client.client) ? ` · ${client.tenant}` : ''} · ${client.routes.join(', ')}</span></header>
     <p class="hint">${KINDS.filter((kind) => client[kind] > 0).map((kind) => t(`swapped.${kind}`, { n: number(client[kind]) })).join(' · ')}
       ${' · '}${t('swapped.last')} <${Time} at=${client.last_at} /></p>
     <ul class="pairs">${client.examples.map((pair) => html`<li class="pair"><${Side} id=${pair.other_call_id} name=${pair.other_key} tenant=${client.tenant} />

@@ -23,15 +23,14 @@ export function due(task, now) {
 
 export function taskColumns(now) {
   return [
-    { name: t('col.call'), main: true, cell: (k) => html`<a class="mono" href=${link(['tasks', k.id])}>${k.call_id}</a>` },
+    { name: t('col.call'), main: true, cell: (k) => html`<a class="mono" href=${link(['tasks', k.id])}>${k.call_id}</a>
+      <span class="hint clip">${[k.route, k.business_ref || k.key].filter(Boolean).join(' · ')}</span>` },
     { name: t('col.status'), cell: (k) => html`<${Badge} kind="status" word=${k.status} />` },
     { name: t('col.call_state'), cell: (k) => html`<${Badge} word=${k.call_state} />` },
     { name: t('col.age'), number: true, cell: (k) => since(k.created_at, now) },
     { name: t('col.rounds'), number: true, cell: (k) => `${k.round} / ${k.rounds}` },
     { name: t('col.next'), cell: (k) => due(k, now) },
     { name: t('col.last_answer'), cell: (k) => heard(k.last_answer) && say('state', heard(k.last_answer)) },
-    { name: t('col.route'), cell: (k) => k.route },
-    { name: t('col.ref'), cell: (k) => (k.business_ref || k.key) && html`<code class="clip" title=${k.business_ref || k.key}>${k.business_ref || k.key}</code>` },
   ];
 }
 

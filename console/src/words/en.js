@@ -53,7 +53,7 @@ export default {
   'next.retry_same_call': 'The caller may send the same request again with the same callId and key. samekey asks the service first and sends only if that is safe.',
   'next.fix_request': 'The request itself has to be mended before it is sent again.', 'next.ask_operator': 'A person has to find out at the service and settle it here.',
   'safe.yes': 'A new key is safe: nothing on this key has taken effect, and nothing can any more.',
-  'safe.no': 'Do not send it under a new key: it could take effect twice.', 'safe.done': 'Do not send it under a new key: it has taken effect, and would again.',
+  'safe.no': 'Do not send it under a new key: it could take effect again.', 'safe.done': 'Do not send it under a new key: it has taken effect, and would again.',
 
   'reason.short.attempt': 'no clear answer', 'reason.short.accepted': 'accepted, not ended', 'reason.short.person': 'by a person', 'reason.short.shared': 'another’s result',
   'proof.transaction': 'receipt in the transaction of the effect', 'proof.beside': 'receipt beside the effect', 'proof.none': 'the service keeps no receipt',
@@ -68,7 +68,7 @@ export default {
   'filter.any': 'Any', 'filter.all': 'All', 'filter.any_time': 'Any time', 'filter.range': 'Time', 'filter.since': 'From', 'filter.until': 'To', 'filter.clear': 'Clear', 'filter.apply': 'Filter',
   'range.15m': 'Last 15 minutes', 'range.1h': 'Last hour', 'range.24h': 'Last 24 hours', 'range.7d': 'Last 7 days', 'range.custom': 'Between…',
 
-  'call.meaning': 'What this means', 'call.to_task': 'Open the task', 'call.original': 'its result is this call’s', 'call.reverses': 'this call undoes it', 'call.reversed_by': 'undone by it', 'call.same_trace': 'same trace',
+  'call.meaning': 'What this means', 'call.to_task': 'Open the task', 'call.undone': 'Its effect was undone, or is being undone, by', 'call.original': 'its result is this call’s', 'call.reverses': 'this call undoes it', 'call.reversed_by': 'undone by it', 'call.same_trace': 'same trace',
   'call.relations': 'Related calls', 'call.whole_trace': 'The whole trace', 'call.facts': 'Facts', 'call.credential': 'Credential', 'call.received': 'Received', 'call.executed': 'Executed', 'call.final': 'Final', 'call.proof': 'Proof', 'call.source': 'callId',
   'call.updated': 'Updated', 'call.ended': 'Ended', 'call.expires': 'Kept until', 'call.owner': 'Owner', 'call.fence': 'Fencing number', 'call.timeline': 'What happened', 'call.timeline.hint': 'your time; UTC on hover',
   'call.absent': 'This gateway has no such call', 'call.absent.what': 'No request with this callId was received, or it is older than what is kept.', 'call.all_tenants': 'Show the calls of all tenants with this callId',

@@ -53,7 +53,7 @@ export default {
   'next.retry_same_call': '调用方可以用同一个 callId 和同一个键再次发送同一请求。samekey 会先询问服务，只有安全时才会发送。',
   'next.fix_request': '请求本身需要修正后才能再次发送。', 'next.ask_operator': '需要由人工到服务侧查明，并在这里定结。',
   'safe.yes': '换用新键是安全的：此键上没有任何操作生效，今后也不可能生效。',
-  'safe.no': '不要换用新键发送：可能会生效两次。', 'safe.done': '不要换用新键发送：操作已经生效，换键会再次生效。',
+  'safe.no': '不要换用新键发送：可能会再次生效。', 'safe.done': '不要换用新键发送：操作已经生效，换键会再次生效。',
 
   'reason.rejected': '服务明确拒绝了该请求。', 'reason.not_executed': '已证明每次尝试都没有执行。',
   'reason.fenced': '调用方已放弃该调用，它不会再执行。', 'reason.receipt': '依据服务自己的回执。',
@@ -83,7 +83,7 @@ export default {
   'filter.any': '不限', 'filter.all': '全部', 'filter.any_time': '不限时间', 'filter.range': '时间', 'filter.since': '从', 'filter.until': '到', 'filter.clear': '清除', 'filter.apply': '筛选',
   'range.15m': '最近 15 分钟', 'range.1h': '最近 1 小时', 'range.24h': '最近 24 小时', 'range.7d': '最近 7 天', 'range.custom': '指定区间…',
 
-  'call.meaning': '这意味着什么', 'call.to_task': '打开任务', 'call.original': '本调用采用其结果', 'call.reverses': '被本调用冲正', 'call.reversed_by': '已由它冲正', 'call.same_trace': '同一链路',
+  'call.meaning': '这意味着什么', 'call.to_task': '打开任务', 'call.undone': '其效果已经或正在被此调用撤销：', 'call.original': '本调用采用其结果', 'call.reverses': '被本调用冲正', 'call.reversed_by': '已由它冲正', 'call.same_trace': '同一链路',
   'call.relations': '相关调用', 'call.whole_trace': '整条链路', 'call.facts': '详情', 'call.credential': '凭证', 'call.received': '已收到', 'call.executed': '已执行', 'call.final': '终态', 'call.proof': '证明', 'call.source': 'callId',
   'call.updated': '更新时间', 'call.ended': '结束时间', 'call.expires': '保留至', 'call.owner': '执行者', 'call.fence': '防护编号', 'call.timeline': '经过', 'call.timeline.hint': '本地时间；悬停显示 UTC',
   'call.absent': '本网关没有这个调用', 'call.absent.what': '没有收到过带有此 callId 的请求，或其早于保留期限。', 'call.all_tenants': '显示所有租户中带有此 callId 的调用',
