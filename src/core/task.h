@@ -102,7 +102,7 @@ struct audit_row {
 /* The request of a call, kept so that it can be sent without its caller (CONTRACT section 5). Header lines are complete
  * and hold credentials. */
 struct kept_request {
-    bool has; /* the request itself is there */
+    bool has; /* its body is there too, so that it can be sent */
     struct slice method, target, lines, body;
     struct slice reversal; /* "POST /orders/42/cancel", rendered at the claim; empty: none */
 };

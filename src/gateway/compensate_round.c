@@ -61,7 +61,7 @@ static void do_ask(struct round *r)
         .timeout_ms = r->lane->s->receipt_timeout_ms,
         .fence = fence,
     };
-    if (r->kept.has) {
+    if (r->kept.target.len) {
         ask.method = r->kept.method;
         ask.target = r->kept.target;
     }

@@ -158,24 +158,27 @@ static void store_answered(struct job *job)
     visit_drop(visit);
 }
 
-/* The request as it would be sent, for a store that keeps it. NULL: no memory, or nothing is kept on this route. */
+/* The request as it would be sent, for a store that keeps it; its body only where it may be sent again, since a reversal is
+ * rendered already. NULL: no memory, or nothing is kept on this route. */
 static const struct kept_request *keep(struct visit *visit)
 {
     struct kept_request *kept = &visit->kept;
     if (!visit->lane->keeps_requests || !visit->request)
         return NULL;
-    if (kept->has)
+    if (kept->method.len)
         return kept;
     const struct request_head *head = request_head(visit->request);
     struct buffer lines = {0};
     forward_lines(&lines, visit->request, true);
-    kept->has = !lines.failed && arena_copy(&visit->arena, buffer_view(&lines), &kept->lines) &&
-                arena_copy(&visit->arena, head->method, &kept->method) &&
-                arena_copy(&visit->arena, head->target, &kept->target);
+    bool good = !lines.failed && arena_copy(&visit->arena, buffer_view(&lines), &kept->lines) &&
+                arena_copy(&visit->arena, head->target, &kept->target) &&
+                arena_copy(&visit->arena, head->method, &kept->method);
     buffer_fini(&lines);
-    kept->body = buffer_view(&visit->body);
+    kept->has = visit->lane->s->still_wanted;
+    if (kept->has)
+        kept->body = buffer_view(&visit->body);
     kept->reversal = visit->id.reversal;
-    return kept->has ? kept : NULL;
+    return good ? kept : NULL;
 }
 
 static struct job *store_job(struct visit *visit, enum store_kind kind)

@@ -125,6 +125,8 @@ static int expire_row(struct sqlite_store *s, struct due_row *due, bool *touched
         } else {
             const int64_t numbers[] = {row->id, REASON_ABANDONED, s->now};
             rc = connection_run(&s->writer, SQL_ABANDON, 3, numbers);
+            if (rc == SQLITE_OK)
+                rc = kept_settle(s, row->id, STATE_FAILED);
             row->final = true;
         }
     }
