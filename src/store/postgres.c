@@ -252,13 +252,11 @@ static void look_at_size(struct pg_link *l)
     PGresult *result = NULL;
     char sql[900];
     snprintf(sql, sizeof sql,
-             "SELECT CASE WHEN few.n <= %d THEN few.n ELSE greatest(few.n, (SELECT reltuples::bigint FROM "
-             "pg_catalog.pg_class"
-             " WHERE oid = 'samekey_store.call'::regclass)) END, (SELECT "
-             "sum(pg_catalog.pg_total_relation_size(c.oid))::bigint"
-             " FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace"
-             " WHERE n.nspname = 'samekey_store' AND c.relkind = 'r') FROM (SELECT count(*) AS n FROM"
-             " (SELECT 1 FROM samekey_store.call LIMIT %d) t) few",
+             "SELECT CASE WHEN t.reltuples > %d THEN t.reltuples::bigint ELSE (SELECT count(*) FROM"
+             " (SELECT 1 FROM samekey_store.call LIMIT %d) few) END,"
+             " (SELECT sum(pg_catalog.pg_total_relation_size(c.oid))::bigint FROM pg_catalog.pg_class c"
+             " JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = 'samekey_store'"
+             " AND c.relkind = 'r') FROM pg_catalog.pg_class t WHERE t.oid = 'samekey_store.call'::regclass",
              PG_COUNT_ROWS, PG_COUNT_ROWS + 1);
     if (pg_link_ready(l) != PG_OK || pg_run(l, PG_SQL_NONE, sql, NULL, &result) != PG_OK)
         return;

@@ -38,8 +38,8 @@
     X(proof)                                                                                                 \
     X(flags)                                                                                                 \
     X(final)                                                                                                 \
-    X(result_status) X(slot) X(body_day) X(body_id) X(o_call_id) X(o_status) X(o_flags) X(now) X(covers)     \
-        X(refuse)
+    X(result_status)                                                                                         \
+    X(slot) X(body_day) X(body_id) X(o_call_id) X(o_status) X(o_flags) X(now) X(covers) X(refuse)
 
 enum column {
 #define COLUMN(name) COL_##name,
@@ -237,7 +237,8 @@ enum pg_fault pg_rows_read(struct pg_rows *r, struct pg_link *l, bool lock, bool
     forget(r);
     enum pg_fault fault = pg_run(l, lock ? PG_SQL_LOCK : PG_SQL_READ, sql, &r->args, &r->found);
     /* Outside a transaction a read can be done again, and what a write found must not be lost to a pooler or a cut. */
-    for (int i = 0; !lock && i < READ_TRIES && (fault == PG_UNNAMED || fault == PG_LOST); i++) {
+    for (int i = 0; !lock && i < READ_TRIES && (fault == PG_UNNAMED || fault == PG_LOST || fault == PG_AGAIN);
+         i++) {
         fault = pg_link_ready(l);
         if (fault == PG_OK)
             fault = pg_run(l, PG_SQL_READ, sql, &r->args, &r->found);
