@@ -22,29 +22,26 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#define PG_SCHEMA           "samekey_store"
-#define PG_WRITERS          3 /* batches at once: one that waits for a standby does not stop the others */
-#define PG_CONNECT_S        "3"
-#define PG_ANSWER_MS        10000 /* for the answer to a statement; then the connection is given up */
-#define PG_COMMIT_MS        30000 /* for the answer to a COMMIT, which is never cancelled */
-#define PG_LOCK_MS          2000  /* for a lock; a batch that waited longer is run again */
-#define PG_LOOK_UP_MS       10000 /* for finding out whether a COMMIT whose answer was lost took effect */
-#define PG_TRIES            6     /* of a batch that met a deadlock or a serialization failure */
-#define PG_BACKOFF_MS       50    /* between two tries to connect; doubles up to PG_BACKOFF_MAX_MS */
-#define PG_BACKOFF_MAX_MS   1000
-#define PG_DAY_MS           86400000LL
-#define PG_DAY_NEVER        2000000 /* the table of bodies that never expire */
-#define PG_DAYS_KNOWN       64
-#define PG_MINUTE_MS        60000
-#define PG_BLOCK_SHIFT      34   /* rows of about 17 s are one block: purging looks at them block by block */
-#define PG_NOTES            1024 /* notes of `due` remembered so that they are not written twice */
-#define PG_CREATION_SKEW_MS (10 * 60 * 1000) /* as SQLITE_CREATION_SKEW_MS */
-#define PG_ARGS_MAX         40
-#define PG_QUEUE_MAX        32    /* statements in one round trip, twice */
-#define PG_END_DAYS         4     /* days of bodies in one batch */
-#define PG_GROUP            256   /* operations in one transaction */
-#define PG_NUMBERS          1024  /* numbers for ids that are taken at once; ids end in 20 bits of them */
-#define PG_COUNT_ROWS       10000 /* so many rows are counted; of more PostgreSQL's estimate is told */
+#define PG_WRITERS        3 /* batches at once: one that waits for a standby does not stop the others */
+#define PG_CONNECT_S      "3"
+#define PG_ANSWER_MS      10000 /* for the answer to a statement; then the connection is given up */
+#define PG_COMMIT_MS      30000 /* for the answer to a COMMIT, which is never cancelled */
+#define PG_LOOK_UP_MS     10000 /* for finding out whether a COMMIT whose answer was lost took effect */
+#define PG_TRIES          6     /* of a batch that met a deadlock or a serialization failure */
+#define PG_BACKOFF_MS     50    /* between two tries to connect; doubles up to PG_BACKOFF_MAX_MS */
+#define PG_BACKOFF_MAX_MS 1000
+#define PG_DAY_MS         86400000LL
+#define PG_DAY_NEVER      2000000 /* the table of bodies that never expire */
+#define PG_DAYS_KNOWN     64
+#define PG_MINUTE_MS      60000
+#define PG_BLOCK_SHIFT    34   /* rows of about 17 s are one block: purging looks at them block by block */
+#define PG_NOTES          1024 /* notes of `due` remembered so that they are not written twice */
+#define PG_ARGS_MAX       40
+#define PG_QUEUE_MAX      32    /* statements in one round trip, twice */
+#define PG_END_DAYS       4     /* days of bodies in one batch */
+#define PG_GROUP          256   /* operations in one transaction */
+#define PG_NUMBERS        1024  /* numbers for ids that are taken at once; ids end in 20 bits of them */
+#define PG_COUNT_ROWS     10000 /* so many rows are counted; of more PostgreSQL's estimate is told */
 
 #define PG_FLAG_CALL_ID_MADE 1
 #define PG_FLAG_MAYBE_RAN    2
