@@ -188,6 +188,29 @@ static void run_asked(struct job *job)
     inquiry_done(job);
 }
 
+/* A MANUAL task gets one round more, also where it has had more than its route gives now: the route's rounds were lowered
+ * since, or rounds only waited for a call at work. */
+static void run_read(struct job *job)
+{
+    struct inquiry *q = job->owner;
+    struct running *r = q->state;
+    if (job->op.status == STATUS_NOT_FOUND || (job->op.status == STATUS_OK && !r->page.count)) {
+        inquiry_refuse(q, PROBLEM_NO_SUCH_TASK, NULL, "no compensation task has this number");
+    } else if (inquiry_read_well(q, job)) {
+        const struct task_row *task = &r->page.tasks[0];
+        const struct lane *lane = inquiry_lane(q, task->route);
+        struct job *run = inquiry_job(q, STORE_TASK_RUN, run_asked);
+        if (run) {
+            r->work.task.granted = lane ? task->round + 1 - (int)lane->s->rounds : 0;
+            r->work.audit.what = slice_text("run");
+            run->op.id = job->op.id;
+            run->op.work = &r->work;
+            job_submit(run);
+        }
+    }
+    inquiry_done(job);
+}
+
 void admin_task_run(struct inquiry *q)
 {
     static const char *const members[] = {"operator", NULL};
@@ -196,11 +219,10 @@ void admin_task_run(struct inquiry *q)
     if (!inquiry_params(q, NULL, 0) || !inquiry_task_id(q, &id) || !(r = inquiry_state(q, sizeof *r)) ||
         !inquiry_members(q, q->json, "the body", members) || !inquiry_text(q, "operator", &r->work.audit.who))
         return;
-    struct job *job = inquiry_job(q, STORE_TASK_RUN, run_asked);
+    struct job *job = inquiry_job(q, STORE_TASK_READ, run_read);
     if (!job)
         return;
-    r->work.audit.what = slice_text("run");
     job->op.id = id;
-    job->op.work = &r->work;
+    job->op.page = &r->page;
     job_submit(job);
 }

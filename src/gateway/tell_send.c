@@ -18,7 +18,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define TELL_LOOK_MS 10 /* between two looks whether a command has ended */
+#define TELL_LOOK_MS    10  /* between two looks whether a command has ended */
+#define COMPLAINT_BYTES 160 /* of a command's standard error that are told */
 
 enum status tell_sign(struct slice secret, int64_t now_s, struct slice body, char *out, size_t out_size)
 {
@@ -102,7 +103,7 @@ done:
 
 extern char **environ;
 
-static enum status start_command(const char *path, int input, pid_t *pid)
+static enum status start_command(const char *path, int input, int errors, pid_t *pid)
 {
     posix_spawn_file_actions_t files;
     posix_spawnattr_t attributes;
@@ -115,9 +116,12 @@ static enum status start_command(const char *path, int input, pid_t *pid)
         posix_spawnattr_init(&attributes);
         posix_spawnattr_setsigmask(&attributes, &none);
         posix_spawnattr_setsigdefault(&attributes, &all);
-        posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+        posix_spawnattr_setpgroup(&attributes, 0); /* a group of its own, to be killed with what it started */
+        posix_spawnattr_setflags(&attributes,
+                                 POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
         posix_spawn_file_actions_adddup2(&files, input, STDIN_FILENO);
         posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+        posix_spawn_file_actions_adddup2(&files, errors, STDERR_FILENO);
         rc = posix_spawn(pid, path, &files, &attributes, argv, environ);
         posix_spawn_file_actions_destroy(&files);
         posix_spawnattr_destroy(&attributes);
@@ -126,8 +130,28 @@ static enum status start_command(const char *path, int input, pid_t *pid)
     return rc == 0 ? STATUS_OK : STATUS_IO;
 }
 
+/* What a command says on its standard error: the beginning is kept for `why`, the rest is read and dropped, so that it
+ * neither waits for a reader nor stands between the lines of our log. */
+struct complaint {
+    int fd;
+    char text[COMPLAINT_BYTES + 1];
+    size_t len;
+};
+
+static void complaint_read(struct complaint *c)
+{
+    char piece[4096];
+    for (int reads = 0; reads < 64; reads++) { /* one that writes without end still meets its time limit */
+        ssize_t n = read(c->fd, piece, sizeof piece);
+        if (n <= 0)
+            return;
+        for (ssize_t i = 0; i < n && c->len < COMPLAINT_BYTES; i++)
+            c->text[c->len++] = (unsigned char)piece[i] < ' ' ? ' ' : piece[i];
+    }
+}
+
 /* Writes what the pipe takes until `end_ms`. A command that reads nothing and exits well has been told all the same. */
-static void feed_command(int fd, struct slice body, int64_t end_ms)
+static void feed_command(int fd, struct slice body, struct complaint *complaint, int64_t end_ms)
 {
     size_t done = 0;
     while (done < body.len && clock_monotonic_ms() < end_ms) {
@@ -138,45 +162,67 @@ static void feed_command(int fd, struct slice body, int64_t end_ms)
         }
         if (n < 0 && errno != EAGAIN && errno != EINTR)
             return;
+        complaint_read(complaint);
         struct pollfd wait = {.fd = fd, .events = POLLOUT};
         poll(&wait, 1, TELL_LOOK_MS);
     }
 }
 
-static enum status send_command(const struct tell_letter *letter, char *why, size_t why_size)
+static enum status run_command(const char *path, struct slice body, int input[2], int errors[2], char *why,
+                               size_t why_size)
 {
-    int ends[2], state = 0;
-    pid_t pid;
-    const char *path = letter->target + strlen("command ");
+    pid_t pid, ended;
+    int state = 0;
+    struct complaint complaint = {.fd = errors[0]};
     int64_t end_ms = clock_monotonic_ms() + TELL_TIMEOUT_MS;
-    if (pipe2(ends, O_CLOEXEC) != 0) {
-        snprintf(why, why_size, "no pipe: %s", strerror(errno));
-        return STATUS_IO;
-    }
-    enum status status = start_command(path, ends[0], &pid);
-    close(ends[0]);
+    enum status status = start_command(path, input[0], errors[1], &pid);
+    close(input[0]);
+    close(errors[1]);
+    fcntl(input[1], F_SETFL, O_NONBLOCK);
+    fcntl(errors[0], F_SETFL, O_NONBLOCK);
+    if (status == STATUS_OK)
+        feed_command(input[1], body, &complaint, end_ms);
+    close(input[1]);
     if (status != STATUS_OK) {
-        close(ends[1]);
         snprintf(why, why_size, "%s cannot be started", path);
         return status;
     }
-    fcntl(ends[1], F_SETFL, O_NONBLOCK);
-    feed_command(ends[1], letter->body, end_ms);
-    close(ends[1]);
-    pid_t ended;
-    while ((ended = waitpid(pid, &state, WNOHANG)) == 0 && clock_monotonic_ms() < end_ms)
+    while ((ended = waitpid(pid, &state, WNOHANG)) == 0 && clock_monotonic_ms() < end_ms) {
+        complaint_read(&complaint);
         poll(NULL, 0, TELL_LOOK_MS);
+    }
+    complaint_read(&complaint);
     if (ended == 0) {
-        kill(pid, SIGKILL);
+        kill(-pid, SIGKILL);
         waitpid(pid, &state, 0);
         snprintf(why, why_size, "it did not end within %d s and was killed", TELL_TIMEOUT_MS / 1000);
         return STATUS_IO;
     }
     if (ended == pid && WIFEXITED(state) && WEXITSTATUS(state) == 0)
         return STATUS_OK;
-    snprintf(why, why_size, "it ended with %s %d", WIFSIGNALED(state) ? "signal" : "status",
-             WIFSIGNALED(state) ? WTERMSIG(state) : WEXITSTATUS(state));
+    snprintf(why, why_size, "it ended with %s %d%s%s", WIFSIGNALED(state) ? "signal" : "status",
+             WIFSIGNALED(state) ? WTERMSIG(state) : WEXITSTATUS(state), complaint.len ? ": " : "",
+             complaint.text);
     return STATUS_IO;
+}
+
+static enum status send_command(const struct tell_letter *letter, char *why, size_t why_size)
+{
+    int input[2], errors[2];
+    if (pipe2(input, O_CLOEXEC) != 0) {
+        snprintf(why, why_size, "no pipe: %s", strerror(errno));
+        return STATUS_IO;
+    }
+    if (pipe2(errors, O_CLOEXEC) != 0) {
+        snprintf(why, why_size, "no pipe: %s", strerror(errno));
+        close(input[0]);
+        close(input[1]);
+        return STATUS_IO;
+    }
+    enum status status =
+        run_command(letter->target + strlen("command "), letter->body, input, errors, why, why_size);
+    close(errors[0]);
+    return status;
 }
 
 enum status tell_send(const struct tell_letter *letter, char *why, size_t why_size)

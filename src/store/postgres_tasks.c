@@ -503,11 +503,16 @@ static enum pg_fault person(struct pg_link *l, struct store_op *op, int64_t now_
         return PG_OK;
     }
     if (fault == PG_OK && run) {
-        fault = change_number(
+        struct pg_args args = {0};
+        (void)pg_arg_number(&args, task.id);
+        (void)pg_arg_number(&args, work->task.granted);
+        fault = change(
             l,
-            "UPDATE samekey_store.compensation SET granted = granted + (status = 4)::int, status = 0,"
+            "UPDATE samekey_store.compensation"
+            " SET granted = CASE WHEN status = 4 THEN greatest(granted + 1, $2::int) ELSE granted END, "
+            "status = 0,"
             " due_ms = samekey_store.now_ms(), updated_ms = samekey_store.now_ms(), tell = 0 WHERE id = $1",
-            task.id);
+            &args, NULL);
     } else if (fault == PG_OK) {
         enum task_status status = TASK_RESOLVED;
         if (call.id && !call.final) {

@@ -140,8 +140,8 @@ int person_run(struct sqlite_store *s, struct store_op *op)
         op->status = STATUS_CONFLICT;
         return person_told(s, op);
     }
-    const int64_t numbers[] = {task.id, s->now};
-    rc = connection_run(&s->writer, SQL_TASK_RUN, 2, numbers);
+    const int64_t numbers[] = {task.id, s->now, op->work->task.granted};
+    rc = connection_run(&s->writer, SQL_TASK_RUN, 3, numbers);
     if (rc == SQLITE_OK)
         rc = audit_change(s, op, &task);
     if (rc == SQLITE_OK)

@@ -26,7 +26,8 @@
  * operation's memory. */
 struct task_work {
     /* Asked. */
-    struct task_row task;   /* what is to be written, or whose task it is */
+    struct task_row
+        task; /* what is to be written, or whose task it is; RUN: `granted` to a MANUAL one at least */
     struct round_row round; /* ROUND */
     struct audit_row
         audit; /* RESOLVE, RUN, AUDIT: who, what, evidence; the rest is the store's to fill, but for AUDIT */

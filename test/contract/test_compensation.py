@@ -224,6 +224,72 @@ def test_a_command_gets_the_task_on_its_standard_input(open_shop, tmp_path):
     until(lambda: shop.gateway.metric("samekey_notifications_total") == 1, 10)
 
 
+def run_one_more(shop, order):
+    task = shop.gateway.rows("select t.id from compensation t join call c on c.id = t.call where c.call_id = ?", order.call_id)
+    return shop.gateway.admin("POST", f"/v1/compensations/{task[0][0]}/run", {"Content-Type": "application/json"},
+                              b'{"operator":"mei"}')
+
+
+def test_a_round_that_a_person_asks_for_is_done_although_the_route_gives_fewer_now(open_shop):
+    shop = open_shop(options=("--no-fence",), rounds=3)
+    order = shop.order()
+    order.send(fault="drop-before-effect")
+    order.await_status(MANUAL)
+    shop.gateway.routes["orders"]["rounds"] = 1
+    shop.gateway.restart()
+    for done in (4, 5):
+        assert run_one_more(shop, order).status == 200
+        until(lambda done=done: order.task() == (MANUAL, done), 20)
+    assert [(row[1], row[2]) for row in order.rounds()] == [("ask", "not_received")] * 5
+
+
+def test_a_round_that_a_person_asks_for_is_done_after_a_last_one_that_was_cut_short(open_shop):
+    shop = open_shop(options=("--no-fence",), rounds=1, receipt_timeout="5s", deadline="20s")
+    order = shop.order()
+    shop.orders.switch(receipts="down")
+    order.send(fault="drop-after-effect")
+    shop.orders.switch(receipts="hang")
+    until(lambda: (order.task() or (0,))[0] == RUNNING, 20)
+    shop.gateway.kill()
+    shop.orders.switch(receipts="up")
+    shop.gateway.start()
+    order.await_status(MANUAL)
+    assert order.state == "UNKNOWN"
+    assert run_one_more(shop, order).status == 200
+    order.await_status(RESOLVED)
+    assert order.state == "SUCCESS" and order.counts == (1, 0, 1)
+
+
+def test_what_a_command_writes_is_no_part_of_the_log_and_says_why_it_failed(open_shop, tmp_path):
+    command = tmp_path / "tell.sh"
+    command.write_text("#!/bin/sh\nprintf 'no pager\\377' >&2\nhead -c 300000 /dev/zero >&2\nhead -c 300000 /dev/zero\nexit 1\n",
+                       encoding="ascii")
+    command.chmod(command.stat().st_mode | stat.S_IXUSR)
+    shop = open_shop(options=("--no-fence",), notify=f"command {command}", rounds=1)
+    shop.order().send(fault="drop-before-effect")
+    failed = until(lambda: [e for e in list(shop.gateway.log) if e.get("event") == "notification_failed"], 20)
+    assert failed[0]["why"].startswith("it ended with status 1: no pager")
+    assert not [line for line in shop.gateway.noise if "\0" in line or "pager" in line]
+
+
+def test_a_command_that_hangs_is_killed_with_what_it_started(open_shop, tmp_path):
+    command, started = tmp_path / "tell.sh", tmp_path / "started"
+    command.write_text(f"#!/bin/sh\nsleep 300 &\necho $! > {started}\nwait\n", encoding="ascii")
+    command.chmod(command.stat().st_mode | stat.S_IXUSR)
+    shop = open_shop(options=("--no-fence",), notify=f"command {command}", rounds=1)
+    shop.order().send(fault="drop-before-effect")
+    until(lambda: [e for e in list(shop.gateway.log) if e.get("event") == "notification_failed"], 30)
+    assert shop.order().send().status == 201  # meanwhile nobody waited for it
+
+    def gone():
+        try:
+            with open(f"/proc/{int(started.read_text(encoding='ascii'))}/stat", encoding="ascii") as file:
+                return file.read().rsplit(")", 1)[1].split()[0] in "ZX"
+        except FileNotFoundError:
+            return True
+    until(gone, 5)
+
+
 def test_a_call_still_wanted_is_sent_again_in_each_round_that_hears_it_never_came(open_shop):
     shop = open_shop(still_wanted=True, resend_after="100ms")
     order = shop.order()

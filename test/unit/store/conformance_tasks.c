@@ -335,8 +335,24 @@ static void a_person_asks_for_one_round_more(void **state)
     assert_int_equal(work.now.tell, TASK_TELL_NONE);
     assert_true(take_as(&op, &work, "first"));
     assert_int_equal(work.now.round, 2);
+    /* At least as much as the asker says is granted to a MANUAL task, and nothing to one that still has rounds. */
+    ask_round(&write, &next, &work.now, "first", TASK_MANUAL);
+    run(&write);
+    for (int wish = 7; wish < 9; wish++) {
+        store_op_fini(&op);
+        memset(&op, 0, sizeof op);
+        memset(&work, 0, sizeof work);
+        op.kind = STORE_TASK_RUN;
+        op.id = task;
+        op.work = &work;
+        work.task.granted = wish;
+        work.audit.who = slice_text("mei");
+        work.audit.what = slice_text("run");
+        run(&op);
+        assert_int_equal(work.now.granted, 7);
+    }
     read_task(&op, task, 0);
-    assert_int_equal(page.audit_count, 1);
+    assert_int_equal(page.audit_count, 3);
     store_op_fini(&op), store_op_fini(&write);
 }
 
