@@ -268,6 +268,28 @@ bool inquiry_params(struct inquiry *q, const struct param *params, size_t count)
 
 /* ---- the body ----------------------------------------------------------------------------------------------- */
 
+/* Nothing that can be seen: spaces, controls, and the wide, fixed and invisible spaces of Unicode. `text` is UTF-8. */
+static bool is_blank(struct slice text)
+{
+    static const char *const spaces[] = {
+        "\xc2\xa0",     "\xc2\xad",     "\xe2\x80\x80", "\xe2\x80\x81", "\xe2\x80\x82", "\xe2\x80\x83",
+        "\xe2\x80\x84", "\xe2\x80\x85", "\xe2\x80\x86", "\xe2\x80\x87", "\xe2\x80\x88", "\xe2\x80\x89",
+        "\xe2\x80\x8a", "\xe2\x80\x8b", "\xe2\x80\x8c", "\xe2\x80\x8d", "\xe2\x80\xa8", "\xe2\x80\xa9",
+        "\xe2\x80\xaf", "\xe2\x81\x9f", "\xe2\x81\xa0", "\xe3\x80\x80", "\xef\xbb\xbf"};
+    while (text.len) {
+        size_t skip = (unsigned char)text.data[0] <= ' ' ? 1 : 0;
+        for (size_t i = 0; !skip && i < sizeof spaces / sizeof *spaces; i++) {
+            size_t len = strlen(spaces[i]);
+            if (text.len >= len && memcmp(text.data, spaces[i], len) == 0)
+                skip = len;
+        }
+        if (!skip)
+            return false;
+        text = slice_of(text.data + skip, text.len - skip);
+    }
+    return true;
+}
+
 bool inquiry_text(struct inquiry *q, const char *name, struct slice *out)
 {
     json_t *member = json_object_get(q->json, name);
@@ -275,10 +297,7 @@ bool inquiry_text(struct inquiry *q, const char *name, struct slice *out)
     struct slice text = json_is_string(member)
                             ? slice_of(json_string_value(member), json_string_length(member))
                             : slice_of("", 0);
-    bool blank = true;
-    for (size_t i = 0; i < text.len; i++)
-        blank = blank && (unsigned char)text.data[i] <= ' ';
-    if (!blank && text.len <= INQUIRY_TEXT_MAX && arena_copy(&q->arena, text, out))
+    if (!is_blank(text) && text.len <= INQUIRY_TEXT_MAX && arena_copy(&q->arena, text, out))
         return true;
     snprintf(detail, sizeof detail,
              "the body needs \"%s\", a text that is not blank and has at most %d bytes", name,

@@ -69,7 +69,7 @@ def test_a_person_settles_a_call_with_evidence(house, desk, outcome, status):
 
 @pytest.mark.parametrize("change, parameter", [
     ({"outcome": "UNKNOWN"}, "outcome"), ({"outcome": None}, "outcome"), ({"evidence": ""}, "evidence"),
-    ({"evidence": " \n"}, "evidence"), ({"operator": None}, "operator"), ({"evidence": "e" * 2049}, "evidence"),
+    ({"evidence": " \n"}, "evidence"), ({"evidence": "\u3000\u00a0\u200b"}, "evidence"), ({"operator": None}, "operator"), ({"evidence": "e" * 2049}, "evidence"),
     ({"evidence": ["x"]}, "evidence"), ({"sure": True}, "sure"),
 ])
 def test_a_verdict_without_who_and_why_changes_nothing(house, desk, change, parameter):
