@@ -68,7 +68,7 @@ class Gateway:
         self.folder = pathlib.Path(folder)
         self.folder.mkdir(parents=True, exist_ok=True)
         self.store = pathlib.Path(store) if store and "://" not in str(store) else self.folder / "receipts.db"
-        self.store_url = store if store and "://" in str(store) else f"sqlite:{self.store}"
+        self.shared_store = store if store and "://" in str(store) else None
         self.routes, self.text, self.flags, self.top, self.with_admin = routes, text, flags, top, admin
         self.env, self.prefix, self.more_flags = dict(env or {}), list(prefix), []
         self.file = self.folder / "samekey.conf"
@@ -78,6 +78,10 @@ class Gateway:
             self.start()
 
     # ---- its life
+
+    @property
+    def store_url(self):
+        return self.shared_store or f"sqlite:{self.store}"
 
     def write_config(self):
         top = {"listen": [f"127.0.0.1:{self.port}"], "admin": f"127.0.0.1:{self.admin_port}" if self.with_admin else "",
