@@ -159,7 +159,8 @@ static enum pg_fault attach(struct pg_link *l, struct store_op *op, int64_t now_
         goto done;
     const struct call_row *holder = s.holder;
     if (!holder || holder->id != op->expect_holder_id || (s.call && holder->id == s.call->id) ||
-        holder->state != STATE_SUCCESS || !call_as_expected(op, s.call))
+        holder->state != STATE_SUCCESS || !slice_equal(holder->reversed_by, op->row.reversed_by) ||
+        !call_as_expected(op, s.call))
         goto done;
     struct call_row row = op->row;
     row.state = STATE_SUCCESS;

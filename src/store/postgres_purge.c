@@ -213,8 +213,11 @@ static enum pg_fault apply(struct step *s)
         static const char sql[] =
             "UPDATE samekey_store.call SET final = true, reason = $2::smallint, fence = fence + 1,"
             " updated_ms = samekey_store.now_ms() WHERE id = ANY($1)";
+        fault = pg_run(l, PG_SQL_NONE, "DELETE FROM samekey_store.kept WHERE call = ANY($1)", &s->abandoned,
+                       NULL);
         (void)pg_arg_number(&s->abandoned, REASON_ABANDONED);
-        fault = pg_run(l, PG_SQL_NONE, sql, &s->abandoned, NULL);
+        if (fault == PG_OK)
+            fault = pg_run(l, PG_SQL_NONE, sql, &s->abandoned, NULL);
     }
     pg_args_fini(&args);
     if (fault == PG_OK)

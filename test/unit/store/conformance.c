@@ -10,6 +10,7 @@
  *   CONFORMANCE_SHARED as 1, if several processes may write the store at once.
  */
 #include "core/digest.h"
+#include "store/secret.h"
 #include "store/store.h"
 
 #include <inttypes.h>
@@ -24,7 +25,8 @@ static enum status bench_open(struct store **out, const char *owner, struct buff
 static void bench_clean(void);
 
 #ifndef CONFORMANCE_SHARED
-#define CONFORMANCE_SHARED 0 /* 1: several processes write the store, and a lease is judged by its end alone */
+#define CONFORMANCE_SHARED                                                                                   \
+    0 /* 1: several processes write the store, and a lease is judged by its end alone */
 #endif
 
 #define LIFE_MS   1000000
@@ -725,6 +727,38 @@ static void a_failed_call_attaches_to_the_one_that_succeeded(void **state)
     store_op_fini(&op);
 }
 
+/* Who attaches has seen whether the effect is being undone: if that has changed meanwhile, it looks again. */
+static void nobody_attaches_to_an_effect_whose_reversal_he_has_not_seen(void **state)
+{
+    (void)state;
+    struct store_op op = {0}, undo = {0};
+    struct kept_request keep = {
+        .has = true, .method = slice_text("POST"), .target = slice_text("/cancel"), .lines = slice_text("")};
+    int64_t a = claim("A", "k1", "f1");
+    end(a, 1, STATE_SUCCESS, "order 42");
+    undo = (struct store_op){.kind = STORE_REVERSE, .id = a, .from_states = IN(SUCCESS), .keep = &keep};
+    identify(&undo.row, "R", "undo", NULL);
+    run(&undo);
+    assert_true(undo.done);
+    ask_claim(&op, "B", "k1", "f1");
+    op.kind = STORE_ATTACH;
+    op.expect_holder_id = a;
+    run(&op);
+    assert_int_equal(op.status, STATUS_OK);
+    assert_false(op.done);
+    assert_int_equal(op.rows.call.id, 0);
+    assert_int_equal(op.rows.holder.id, a);
+    EXPECT_TEXT(op.rows.holder.reversed_by, "R");
+    op.row.reversed_by = slice_text("another");
+    run(&op);
+    assert_false(op.done);
+    op.row.reversed_by = slice_text("R"); /* it has seen it */
+    run(&op);
+    assert_true(op.done);
+    assert_int_equal(op.rows.call.original, a);
+    store_op_fini(&op), store_op_fini(&undo);
+}
+
 /* ---- fences ---- */
 
 static void ask_fence(struct store_op *op, const char *call_id)
@@ -786,7 +820,9 @@ static void rows_of_an_earlier_process_expire_and_own_rows_do_not(void **state)
     int64_t a = claim("A", "k1", "f1"), b = claim("B", "k2", "f2"), c = claim("C", "k3", "f3");
     end(c, 1, STATE_SUCCESS, "x");
     struct store_op op = {.kind = STORE_EXPIRE, .limit = 100};
-    now_ms += CONFORMANCE_SHARED ? 59999 : 1000000; /* the lease's last moment; or the clock jumps, and the owner lives */
+    now_ms += CONFORMANCE_SHARED
+                  ? 59999
+                  : 1000000; /* the lease's last moment; or the clock jumps, and the owner lives */
     run(&op);
     assert_int_equal(op.status, STATUS_OK);
     assert_int_equal(op.count, 0);
@@ -1134,6 +1170,29 @@ static void a_restore_raises_what_is_covered(void **state)
     store_op_fini(&op);
 }
 
+/* ---- the secret ---- */
+
+static void a_store_has_one_secret_until_it_is_restored(void **state)
+{
+    (void)state;
+    uint8_t first[STORE_SECRET_BYTES] = {0}, again[STORE_SECRET_BYTES], zero[STORE_SECRET_BYTES] = {0};
+    assert_int_equal(store_secret(store, first), STATUS_OK);
+    assert_memory_not_equal(first, zero, sizeof first);
+    assert_int_equal(store_secret(store, again), STATUS_OK);
+    assert_memory_equal(first, again, sizeof first);
+    reopen_as("second");
+    assert_int_equal(store_secret(store, again), STATUS_OK);
+    assert_memory_equal(first, again, sizeof first);
+    assert_int_equal(store_raise_covers_since(store, now_ms + 1), STATUS_OK);
+    assert_int_equal(store_secret(store, again), STATUS_OK);
+    assert_memory_not_equal(first, again, sizeof first);
+    memcpy(first, again, sizeof first);
+    assert_int_equal(store_raise_covers_since(store, now_ms),
+                     STATUS_OK); /* the bound was that high already */
+    assert_int_equal(store_secret(store, again), STATUS_OK);
+    assert_memory_not_equal(first, again, sizeof first);
+}
+
 #include "conformance_tasks.c"
 
 #define STORY(name) cmocka_unit_test_setup_teardown(name, begin, finish)
@@ -1159,6 +1218,7 @@ static const struct CMUnitTest conformance[] = {
     STORY(unknown_is_taken_only_by_its_own_call),
     STORY(an_attached_call_has_the_effects_result),
     STORY(a_failed_call_attaches_to_the_one_that_succeeded),
+    STORY(nobody_attaches_to_an_effect_whose_reversal_he_has_not_seen),
     STORY(a_fence_stops_what_has_not_run),
     STORY(rows_of_an_earlier_process_expire_and_own_rows_do_not),
     STORY(open_calls_are_listed_in_order),
@@ -1171,6 +1231,7 @@ static const struct CMUnitTest conformance[] = {
     STORY(a_taken_slot_stays_when_its_first_holder_goes),
     STORY(a_new_store_takes_ids_made_a_little_earlier),
     STORY(a_restore_raises_what_is_covered),
+    STORY(a_store_has_one_secret_until_it_is_restored),
     STORY(a_due_task_is_taken_once_and_brings_its_call),
     STORY(a_round_is_a_row_and_the_next_is_due_later),
     STORY(a_round_that_was_cut_short_is_a_row_and_its_owner_is_out),
@@ -1187,4 +1248,6 @@ static const struct CMUnitTest conformance[] = {
     STORY(a_reversals_own_ending_settles_its_task),
     STORY(a_shared_effect_is_reversed_at_its_own_call),
     STORY(a_kept_request_goes_when_its_call_is_settled),
+    STORY(a_kept_request_goes_when_its_call_is_abandoned),
+    STORY(a_round_is_taken_over_when_its_gateway_is_gone_and_not_before),
 };

@@ -703,3 +703,69 @@ static void a_kept_request_goes_when_its_call_is_settled(void **state)
     }
     store_op_fini(&op);
 }
+
+/* Nobody may send it again: what its caller was not asked to leave here is not kept here. */
+static void a_kept_request_goes_when_its_call_is_abandoned(void **state)
+{
+    (void)state;
+    struct store_op op = {0};
+    struct task_work work;
+    struct kept_request keep = {.has = true,
+                                .method = slice_text("POST"),
+                                .target = slice_text("/orders"),
+                                .lines = slice_text("Authorization: x\r\n"),
+                                .body = slice_text("{}")};
+    ask_claim(&op, "A", "k1", "f1");
+    op.keep = &keep;
+    run(&op);
+    int64_t a = op.rows.call.id;
+    end(a, 1, STATE_FAILED, NULL);
+    now_ms += LIFE_MS;
+    assert_int_equal(purge(10), 1);
+    expect_state("A", STATE_FAILED, true, REASON_ABANDONED);
+    store_op_fini(&op);
+    op = (struct store_op){.kind = STORE_TASK, .id = a, .task_cause = TASK_CAUSE_CONTRADICTED};
+    run(&op);
+    assert_true(take_as(&op, &work, "first"));
+    assert_int_equal(work.now.call, a);
+    assert_false(work.kept.has);
+    assert_int_equal(work.kept.lines.len, 0);
+    store_op_fini(&op);
+}
+
+/* Another process takes what is at work only when its lease is over, where both may live; the one that was late then
+ * writes neither its round nor the ending that it found. */
+static void a_round_is_taken_over_when_its_gateway_is_gone_and_not_before(void **state)
+{
+    (void)state;
+    struct store_op op = {0}, write = {0};
+    struct task_work work, late, next;
+    int64_t a = unknown_call("A", "k1");
+    assert_true(take_as(&op, &late, "first"));
+    struct task_row was = {.id = late.now.id, .fence = late.now.fence};
+    reopen_as("second");
+    now_ms += 29999;
+    if (CONFORMANCE_SHARED)
+        assert_false(take_as(&op, &work, "second"));
+    now_ms += 1;
+    assert_true(take_as(&op, &work, "second"));
+    assert_int_equal(work.now.call, a);
+    assert_int_equal(work.now.round, 2);
+    assert_int_equal(op.rows.call.id, a);
+    struct task_row taken = {.id = work.now.id, .fence = work.now.fence};
+    ask_round(&write, &next, &was, "first", TASK_RESOLVED);
+    next.end_call = true;
+    ask_ending(&write, a, STATE_SUCCESS);
+    run(&write);
+    assert_int_equal(write.status, STATUS_CONFLICT);
+    expect_state("A", STATE_UNKNOWN, false, REASON_NONE);
+    ask_round(&write, &next, &taken, "second", TASK_RESOLVED);
+    next.end_call = true;
+    ask_ending(&write, a, STATE_SUCCESS);
+    run(&write);
+    assert_int_equal(write.status, STATUS_OK);
+    assert_true(write.done);
+    look(&op, "A");
+    assert_int_equal(op.rows.call.state, STATE_SUCCESS);
+    store_op_fini(&op), store_op_fini(&write);
+}
