@@ -18,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -269,6 +270,12 @@ static int run_once(const struct options *o)
         r.progress_context = &bar;
     }
     if (o->plan) { /* written beside its place and moved there whole: half a plan is never applied */
+        struct stat there;
+        if (lstat(o->plan, &there) == 0 && !S_ISREG(there.st_mode)) { /* moving would put a file in its place */
+            fprintf(stderr, "samekey reconcile: %s is not a regular file, and a plan takes its place\n", o->plan);
+            reconcile_fini(&r);
+            return EXIT_OUTPUT;
+        }
         if (snprintf(draft, sizeof draft, "%s.part", o->plan) >= (int)sizeof draft ||
             !(r.plan = fopen(draft, "we"))) {
             fprintf(stderr, "samekey reconcile: %s cannot be written\n", o->plan);

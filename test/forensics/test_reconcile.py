@@ -211,6 +211,19 @@ def test_what_cannot_be_asked(tmp_path):
     assert full.returncode == 74
 
 
+def test_a_plan_takes_no_place_but_a_file_s(tmp_path):
+    """A plan is moved to its place whole. Of /dev/null or /dev/stdout that would make a plain file."""
+    good = tmp_path / "good.csv"
+    good.write_text("key,state\n1,SUCCESS\n")
+    pipe, link = tmp_path / "pipe", tmp_path / "link"
+    os.mkfifo(pipe)
+    link.symlink_to(good)
+    for place in (pipe, link, tmp_path):
+        refused = run("reconcile", "--receipts", good, "--rows", good, "--plan", place)
+        assert refused.returncode == 74 and b"is not a regular file" in refused.stderr
+    assert pipe.is_fifo() and link.is_symlink() and not list(tmp_path.glob("*.part"))
+
+
 def test_runs_on_a_schedule(tmp_path):
     good = write_csv(tmp_path / "a.csv", ("key", "state"), [("k", "SUCCESS")])
     done = run("reconcile", "--receipts", good, "--rows", good, "--every", "10ms", "--runs", "3")
