@@ -107,16 +107,16 @@ static bool known_call(const struct arrival *a, const struct rows *rows, struct 
     return false;
 }
 
-/* The effect was done, and somebody wanted it undone. Only the reversal's own SUCCESS undid it; one that failed for good
- * has changed nothing, and until it ended nobody can say. */
-static void reversed(const struct arrival *a, struct verdict *v)
+/* The operation has a reversal. Only the reversal's own SUCCESS undid it; one that failed for good has changed nothing, so
+ * that it is `otherwise` as without it; and until it ended nobody can say, nor run what it might still undo. */
+static void reversed(const struct arrival *a, struct verdict *v, enum keeper_verb otherwise)
 {
     if (!a->reversal_read)
         v->verb = KEEPER_ASK_REVERSAL;
     else if (a->reversal == STATE_SUCCESS)
         refuse(v, PROBLEM_OPERATION_REVERSED);
     else if (a->reversal == STATE_FAILED)
-        v->verb = KEEPER_ATTACH;
+        v->verb = otherwise;
     else
         refuse(v, PROBLEM_OPERATION_IN_PROGRESS);
 }
@@ -144,7 +144,7 @@ static void known_key(const struct arrival *a, const struct rows *rows, struct v
         if (rows->now_ms >= holder->key_expires_ms)
             refuse(v, PROBLEM_KEY_EXPIRED);
         else if (holder->reversed_by.len)
-            reversed(a, v);
+            reversed(a, v, KEEPER_ATTACH);
         else
             v->verb = KEEPER_ATTACH;
         return;
@@ -162,6 +162,8 @@ static void known_key(const struct arrival *a, const struct rows *rows, struct v
     case STATE_NOT_RECEIVED:
         if (forgotten(a, rows))
             refuse(v, PROBLEM_OUTCOME_UNKNOWN);
+        else if (holder->reversed_by.len)
+            reversed(a, v, KEEPER_TAKE);
         else
             v->verb = KEEPER_TAKE;
         return;

@@ -14,7 +14,8 @@
  *                | running:          JOIN       | SUCCESS:  ATTACH
  *                | UNKNOWN:          RESUME     | running:  JOIN
  *                ` FAILED, open: ---------------> UNKNOWN:  ASK_HOLDER
- *                                               ` FAILED:   TAKE (a callId older than covers_since: REFUSE)
+ *                                               ` FAILED:   TAKE (a callId older than covers_since: REFUSE; with a
+ *                                                           reversal: as for a SUCCESS that has one)
  *
  * Always true:
  *  (1) A mismatch is told before "in progress", and nothing of another credential's call is shown.
@@ -37,7 +38,7 @@ enum keeper_verb {
     KEEPER_JOIN_CALL, /* wait for rows->call to end */
     KEEPER_JOIN_OPERATION, /* wait for rows->holder to end */
     KEEPER_ASK_HOLDER,     /* the holder is UNKNOWN: ask its receipt, settle it, decide again; never claim */
-    KEEPER_ASK_REVERSAL,   /* the holder's effect has a reversal: read that call's state, and decide again */
+    KEEPER_ASK_REVERSAL,   /* the holder has a reversal: read that call's state, and decide again */
     KEEPER_COMPARE_AGAIN, /* make the fingerprint under compare_version and compare_rules, and decide again */
     KEEPER_REFUSE,        /* answer `problem` */
 };

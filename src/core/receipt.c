@@ -250,7 +250,8 @@ void receipt_standing(const struct rows *rows, struct standing *out)
         if (row->final && row->has_key) {
             const struct call_row *holder = &rows->holder;
             bool alive = holder->id && holder->id != row->id && holder->state != STATE_FAILED;
-            out->safe_new_key = !alive;
+            /* What undoes it may undo what another call does meanwhile. */
+            out->safe_new_key = !alive && !row->reversed_by.len;
         }
         /* A call without a key is its own operation. */
         if (row->final && !row->has_key && row->has_fingerprint)

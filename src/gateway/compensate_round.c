@@ -183,6 +183,9 @@ static void reversed(struct job *job)
     if (job->op.status != STATUS_OK) {
         r->effect.status = TASK_MANUAL;
         r->effect.why = "fenced at the callee; the reversal could not be begun";
+    } else if (!job->op.done && !job->op.rows.call.reversed_by.len) {
+        r->effect.type = COMPENSATION_DO_CLOSE;
+        r->effect.why = "fenced at the callee; another call has its key, and a reversal would undo that one";
     }
     job_free(job);
     round_write(r);

@@ -586,10 +586,11 @@ static enum pg_fault set_reversed(struct pg_link *l, int64_t id, struct slice re
     struct pg_args args = {0};
     (void)pg_arg_number(&args, id);
     (void)pg_arg_bytes(&args, reversed_by);
-    return change(
-        l,
-        "UPDATE samekey_store.call SET reversed_by = $2, updated_ms = samekey_store.now_ms() WHERE id = $1",
-        &args, NULL);
+    return change(l,
+                  "UPDATE samekey_store.call SET reversed_by = $2, updated_ms = samekey_store.now_ms(), "
+                  "fence = fence + 1"
+                  " WHERE id = $1", /* the fence rises, so that nobody takes the key who has not seen it */
+                  &args, NULL);
 }
 
 /* What was kept of the effect's own call, made the request of its reversal: its header lines, no body. */
@@ -625,6 +626,16 @@ static enum pg_fault reverse(struct pg_link *l, struct store_op *op)
         op->status = STATUS_NOT_FOUND;
         goto done;
     }
+    /* Where the key of a call that FAILED is another's by now, what undoes the one would undo the other. */
+    int64_t taken = 0;
+    if (fault == PG_OK && effect.state == STATE_FAILED) {
+        char sql[160];
+        snprintf(sql, sizeof sql,
+                 "SELECT count(*) FROM samekey_store.call WHERE id = %lld AND slot_digest IS NULL"
+                 " AND operation_digest IS NOT NULL",
+                 (long long)effect.id);
+        fault = next_id(l, sql, &taken);
+    }
     if (fault == PG_OK && effect.has_result) {
         if (!call.has_result) {
             struct pg_args args = {0};
@@ -636,7 +647,7 @@ static enum pg_fault reverse(struct pg_link *l, struct store_op *op)
                            " FROM samekey_store.call e WHERE c.id = $1 AND e.id = $2",
                            &args, NULL);
         }
-    } else if (fault == PG_OK && 1u << effect.state & op->from_states) {
+    } else if (fault == PG_OK && 1u << effect.state & op->from_states && !taken) {
         if (!keeps) {
             fault = reversal_kept(l, effect.id, &kept, &memory);
             if (fault == PG_OK && !kept.has) {

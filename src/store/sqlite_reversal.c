@@ -113,8 +113,20 @@ static int reversal_write(struct sqlite_store *s, struct store_op *op, int64_t e
     return rc;
 }
 
+/* Whether the key of a call that FAILED is another's by now: what undoes the one would undo the other. */
+static int key_taken(struct sqlite_store *s, const struct call_row *effect, bool *taken)
+{
+    int64_t holder = 0;
+    int rc = effect->state == STATE_FAILED && effect->has_key
+                 ? identity_find(s, &s->writer, &effect->operation_digest, &holder)
+                 : SQLITE_OK;
+    *taken = holder && holder != effect->id;
+    return rc;
+}
+
 int reversal_make(struct sqlite_store *s, struct store_op *op)
 {
+    bool taken = false;
     struct rows found = {0};
     struct buffer memory = {0}, kept_memory = {0};
     struct kept_request kept;
@@ -134,10 +146,13 @@ int reversal_make(struct sqlite_store *s, struct store_op *op)
         op->status = STATUS_NOT_FOUND;
         goto done;
     }
+    rc = key_taken(s, effect, &taken);
+    if (rc != SQLITE_OK)
+        goto done;
     if (effect->reversed_by.len) {
         if (!found.call.reversed_by.len)
             rc = set_reversed(s, found.call.id, effect->reversed_by);
-    } else if (1u << effect->state & op->from_states && !call && !holder) {
+    } else if (1u << effect->state & op->from_states && !call && !holder && !taken) {
         if (!asked) {
             rc = reversal_kept(s, effect->id, &kept, &kept_memory);
             if (rc != SQLITE_OK || !kept.has) {

@@ -137,7 +137,7 @@ enum store_kind {
      * and its own callId and key), keeps `keep` with it (NULL: the reversal that was kept with the effect's call, with its
      * header lines and no body; STATUS_NOT_FOUND where none was), names it in reversed_by, and makes its task (TASK_CAUSE_REVERSAL,
      * due now), in one commit: `done`. Otherwise nothing is written. rows.call is the asked call as it stands, with
-     * reversed_by of the operation. */
+     * reversed_by of the operation. Of a call that FAILED none is made once another call has its key. */
     STORE_REVERSE,
     /* Takes one task whose person is still to be told (TASK_TELL_OWED, tell_due_ms reached): tell_tries + 1 and
      * tell_due_ms = work->task.tell_due_ms, so that nobody else tells it before then. `done`: work->now, rows.call. */

@@ -11,7 +11,7 @@ import pytest
 from support.gateway import BINARY, Gateway, post
 from support.orders import Orders
 from support.poll import unique, until
-from test_compensation import FENCE, MANUAL, REVERSED, ROUTE, Shop
+from test_compensation import FENCE, MANUAL, RESOLVED, REVERSED, ROUTE, Shop
 
 UNDO = {"reversal": "POST /orders/{json.order_no}/cancel", "rounds": 5}
 
@@ -209,6 +209,30 @@ def test_a_failed_call_is_fenced_and_undone_where_the_route_says_so(open_shop):
     until(lambda: order.receipt()["reversed_by"], 20)
     await_reversal(shop, order, "FAILED")  # there is no such order to cancel
     assert shop.orders.receipt(order.call_id) == "FAILED"
+
+
+def test_what_a_later_call_did_is_not_undone_for_one_that_failed(open_shop):
+    shop = open_shop(on_failed="compensate", round_gap="2s", round_gap_max="2s", **FENCE)
+    order = shop.order()
+    shop.orders.switch(fault="status=400", times=1)
+    assert order.send().status == 400
+    assert order.send(call_id=unique("c")).status == 201
+    order.await_status(RESOLVED)
+    assert order.receipt()["reversed_by"] is None and "another call has its key" in order.rounds()[-1][6]
+    assert order.counts == (1, 0, 2) and shop.orders.receipt(order.call_id) == "FAILED"
+
+
+def test_while_a_failed_call_is_undone_nothing_runs_that_this_might_undo(open_shop):
+    shop = open_shop(on_failed="compensate", attempt_timeout="5s", deadline="20s", **FENCE)
+    order = shop.order()
+    shop.orders.switch(fault="status=400", times=1)
+    assert order.send().status == 400
+    shop.orders.switch(fault="slow=1500", times=1)
+    until(lambda: order.receipt()["reversed_by"], 20)
+    assert order.receipt()["safe_new_key"] is False
+    assert order.send(call_id=unique("c")).slug == "operation-in-progress"
+    await_reversal(shop, order, "FAILED")  # there is nothing to cancel
+    assert order.send(call_id=unique("c")).status == 201 and order.counts == (1, 0, 2)
 
 
 def test_the_command(open_shop):

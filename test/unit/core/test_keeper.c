@@ -195,6 +195,10 @@ static const char *page_says(const struct scene *s)
     }
     if (call->kind == NOBODY && s->age == 2)
         return "refuse outcome-unknown"; /* its receipt may be gone: it is not run, whoever holds the key */
+    if (key_known && holder->reversed && s->undone != 3)
+        return s->undone == 0   ? "ask-reversal"
+               : s->undone == 2 ? "refuse operation-reversed"
+                                : "refuse operation-in-progress";
     if (call->kind != NOBODY || key_known)
         return "take";
     if (s->suspect && s->block)
@@ -353,6 +357,15 @@ static void every_edge_of_the_diagram(void **state)
     old.expired = true;
     edge((struct scene){.holder = old}, "refuse key-expired");
     edge((struct scene){.call = old, .holder_is_call = true}, "replay");
+
+    struct subject given_up =
+        like_me(REJECTED); /* on_failed = compensate: what never took effect is undone too */
+    given_up.reversed = true;
+    edge((struct scene){.holder = given_up}, "ask-reversal");
+    edge((struct scene){.holder = given_up, .undone = 1}, "refuse operation-in-progress");
+    edge((struct scene){.holder = given_up, .undone = 2}, "refuse operation-reversed");
+    edge((struct scene){.holder = given_up, .undone = 3}, "take");
+    edge((struct scene){.call = given_up, .holder_is_call = true}, "replay");
 
     struct subject stranger = like_me(PROCESSING);
     stranger.content = 2;

@@ -1244,6 +1244,7 @@ static const struct CMUnitTest conformance[] = {
     STORY(tasks_are_listed_by_status_in_pages),
     STORY(a_person_is_told_by_one_teller_at_a_time),
     STORY(an_operation_is_reversed_once),
+    STORY(a_failed_call_is_undone_only_while_its_key_is_its_own),
     STORY(a_reversal_is_sent_as_it_was_kept),
     STORY(a_reversals_own_ending_settles_its_task),
     STORY(a_shared_effect_is_reversed_at_its_own_call),

@@ -555,6 +555,55 @@ static void an_operation_is_reversed_once(void **state)
     store_op_fini(&op);
 }
 
+/* Begins the reversal of a FAILED call. */
+static void ask_undo(struct store_op *op, int64_t call, const char *call_id, const struct kept_request *keep)
+{
+    ask_reverse(op, call, call_id, keep);
+    op->from_states = IN(FAILED);
+    run(op);
+    assert_int_equal(op->status, STATUS_OK);
+}
+
+static void a_failed_call_is_undone_only_while_its_key_is_its_own(void **state)
+{
+    (void)state;
+    struct store_op op = {0}, other = {0};
+    struct kept_request keep = {
+        .has = true, .method = slice_text("POST"), .target = slice_text("/cancel"), .lines = slice_text("")};
+    int64_t a = claim("A", "k1", "f1");
+    end(a, 1, STATE_FAILED, "no");
+    look(&op, "A");
+    int64_t fence = op.rows.call.fence;
+    ask_undo(&op, a, "R1", &keep);
+    assert_true(op.done);
+    other.kind = STORE_TAKE; /* who decided before the reversal began takes nothing */
+    identify(&other.row, "B", "k1", "f1");
+    other.expect_holder_id = a;
+    other.expect_holder_fence = fence;
+    run(&other);
+    assert_false(other.done);
+    assert_int_equal(other.rows.holder.id, a);
+    EXPECT_TEXT(other.rows.holder.reversed_by, "R1");
+    store_op_fini(&other);
+    int64_t c = claim("C", "k2", "f1");
+    end(c, 1, STATE_FAILED, "no");
+    look(&op, "C");
+    memset(&other, 0, sizeof other);
+    other.kind = STORE_TAKE;
+    identify(&other.row, "D", "k2", "f1");
+    other.expect_holder_id = c;
+    other.expect_holder_fence = op.rows.call.fence;
+    run(&other);
+    assert_true(other.done);
+    ask_undo(&op, c, "R2", &keep);
+    assert_false(op.done);
+    assert_int_equal(op.rows.call.id, c);
+    assert_int_equal(op.rows.call.reversed_by.len, 0);
+    look(&op, "R2");
+    assert_int_equal(op.rows.call.id, 0);
+    store_op_fini(&op), store_op_fini(&other);
+}
+
 static void a_reversal_is_sent_as_it_was_kept(void **state)
 {
     (void)state;
