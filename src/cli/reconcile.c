@@ -271,8 +271,10 @@ static int run_once(const struct options *o)
     }
     if (o->plan) { /* written beside its place and moved there whole: half a plan is never applied */
         struct stat there;
-        if (lstat(o->plan, &there) == 0 && !S_ISREG(there.st_mode)) { /* moving would put a file in its place */
-            fprintf(stderr, "samekey reconcile: %s is not a regular file, and a plan takes its place\n", o->plan);
+        if (lstat(o->plan, &there) == 0 &&
+            !S_ISREG(there.st_mode)) { /* moving would put a file in its place */
+            fprintf(stderr, "samekey reconcile: %s is not a regular file, and a plan takes its place\n",
+                    o->plan);
             reconcile_fini(&r);
             return EXIT_OUTPUT;
         }
