@@ -71,8 +71,17 @@ CREATE TABLE IF NOT EXISTS samekey.call (
     key_expires_at   timestamptz,
     PRIMARY KEY (tenant, call_id)
 );
-CREATE UNIQUE INDEX IF NOT EXISTS call_key ON samekey.call (tenant, route, key) WHERE holds;
-CREATE INDEX IF NOT EXISTS call_created ON samekey.call (created_at);
+-- Not IF NOT EXISTS: that waits for every open transaction before it looks, and whoever comes waits behind it.
+DO $$
+BEGIN
+    IF to_regclass('samekey.call_key') IS NULL THEN
+        CREATE UNIQUE INDEX call_key ON samekey.call (tenant, route, key) WHERE holds;
+    END IF;
+    IF to_regclass('samekey.call_created') IS NULL THEN
+        CREATE INDEX call_created ON samekey.call (created_at);
+    END IF;
+END
+$$;
 
 CREATE TABLE IF NOT EXISTS samekey.outbox (
     id         bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -85,7 +94,13 @@ CREATE TABLE IF NOT EXISTS samekey.outbox (
     created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     sent_at    timestamptz
 );
-CREATE INDEX IF NOT EXISTS outbox_unsent ON samekey.outbox (id) WHERE sent_at IS NULL;
+DO $$
+BEGIN
+    IF to_regclass('samekey.outbox_unsent') IS NULL THEN
+        CREATE INDEX outbox_unsent ON samekey.outbox (id) WHERE sent_at IS NULL;
+    END IF;
+END
+$$;
 
 -- A transaction that began a call must finish it: the last line against an effect without a receipt.
 CREATE OR REPLACE FUNCTION samekey.must_be_finished() RETURNS trigger
@@ -295,7 +310,9 @@ BEGIN
         RAISE EXCEPTION 'samekey: a call ends as SUCCESS or FAILED, and SUCCESS is final' USING ERRCODE = '22023';
     ELSIF $3 NOT BETWEEN 100 AND 999 OR ($3 IS NULL AND ($4 IS NOT NULL OR $5 IS NOT NULL)) THEN
         RAISE EXCEPTION 'samekey: a result has a status of three digits' USING ERRCODE = '22023';
-    ELSIF $5 IS NOT NULL AND jsonb_typeof($5) <> 'array' THEN
+    ELSIF $5 IS NOT NULL AND NOT (CASE WHEN jsonb_typeof($5) <> 'array' THEN false ELSE NOT EXISTS (
+               SELECT FROM jsonb_array_elements($5) pair
+               WHERE jsonb_typeof(pair) <> 'array' OR jsonb_path_query_array(pair, '$[*].type()') <> '["string", "string"]') END) THEN
         RAISE EXCEPTION 'samekey: result_headers is a list of pairs, such as [["content-type", "application/json"]]'
             USING ERRCODE = '22023';
     END IF;
@@ -347,6 +364,9 @@ DECLARE
     unused boolean;
 BEGIN
     PERFORM samekey.check_names($1, NULL, NULL, '', $3);
+    IF $2 IS NULL THEN -- nothing is equal to it, and that would be told as a proof
+        RAISE EXCEPTION 'samekey: run is what begin() said with its verdict ''run''' USING ERRCODE = '22023';
+    END IF;
     FOR turn IN 1..10 LOOP
         BEGIN
             PERFORM set_config('lock_timeout', greatest(1, $4)::text, true);

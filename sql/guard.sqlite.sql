@@ -99,6 +99,10 @@ BEGIN
     WHERE NEW.call_id IS NULL OR length(NEW.call_id) NOT BETWEEN 1 AND 128 OR NEW.call_id GLOB '*[^A-Za-z0-9._:-]*';
     SELECT RAISE(ABORT, 'samekey: key is 1 to 255 bytes of visible ASCII')
     WHERE NEW.key IS NOT NULL AND (length(NEW.key) NOT BETWEEN 1 AND 255 OR NEW.key GLOB '*[^!-~]*');
+    -- Bytes never equal the text they spell, so one key in both forms would have two places; a NUL hides what follows it.
+    SELECT RAISE(ABORT, 'samekey: call_id, key, route and tenant are texts without NUL, not blobs')
+    WHERE 'blob' IN (typeof(NEW.call_id), typeof(NEW.key), typeof(NEW.route), typeof(NEW.tenant))
+          OR instr(CAST(NEW.call_id AS BLOB), x'00') OR instr(CAST(NEW.key AS BLOB), x'00');
     SELECT RAISE(ABORT, 'samekey: fingerprint, route and tenant are at most 255 bytes each; for a fingerprint give a digest')
     WHERE length(CAST(NEW.fingerprint AS BLOB)) > 255 OR length(CAST(NEW.route AS BLOB)) > 255
           OR length(CAST(NEW.tenant AS BLOB)) > 255;
@@ -172,7 +176,12 @@ BEGIN
     WHERE NEW.result_status NOT BETWEEN 100 AND 999
           OR (NEW.result_status IS NULL AND (NEW.result_body IS NOT NULL OR NEW.result_headers IS NOT NULL));
     SELECT RAISE(ABORT, 'samekey: result_headers is a list of pairs, such as [["content-type", "application/json"]]')
-    WHERE NEW.result_headers IS NOT NULL AND (NOT json_valid(NEW.result_headers) OR json_type(NEW.result_headers) <> 'array');
+    WHERE NEW.result_headers IS NOT NULL AND CASE
+        WHEN NOT json_valid(NEW.result_headers) OR json_type(NEW.result_headers) <> 'array' THEN 1
+        ELSE EXISTS (SELECT 1 FROM json_each(NEW.result_headers) pair WHERE pair.type <> 'array'
+            OR json_array_length(NEW.result_headers, pair.fullkey) <> 2
+            OR json_type(NEW.result_headers, pair.fullkey || '[0]') <> 'text'
+            OR json_type(NEW.result_headers, pair.fullkey || '[1]') <> 'text') END;
     SELECT RAISE(ABORT, 'samekey: the call was not begun in this transaction, or has ended')
     WHERE NOT EXISTS (SELECT 1 FROM samekey_call c WHERE c.tenant = coalesce(NEW.tenant, '') AND c.call_id = NEW.call_id
                       AND c.state = 'PROCESSING');
@@ -194,6 +203,9 @@ CREATE TRIGGER samekey_fence_call INSTEAD OF INSERT ON samekey_fence
 BEGIN
     SELECT RAISE(ABORT, 'samekey: call_id is 1 to 128 of A-Z a-z 0-9 . _ : -')
     WHERE NEW.call_id IS NULL OR length(NEW.call_id) NOT BETWEEN 1 AND 128 OR NEW.call_id GLOB '*[^A-Za-z0-9._:-]*';
+    SELECT RAISE(ABORT, 'samekey: call_id, key, route and tenant are texts without NUL, not blobs')
+    WHERE 'blob' IN (typeof(NEW.call_id), typeof(NEW.key), typeof(NEW.route), typeof(NEW.tenant))
+          OR instr(CAST(NEW.call_id AS BLOB), x'00') OR instr(CAST(NEW.key AS BLOB), x'00');
     INSERT INTO samekey_call(tenant, call_id, route, key, state, final, holds, came, reason, run, result_kept, created_ms, ended_ms)
     SELECT coalesce(NEW.tenant, ''), NEW.call_id, coalesce(NEW.route, ''), NEW.key, 'FAILED', 1, 0, 0, 'fenced',
            lower(hex(randomblob(16))), 0, now.ms, now.ms
@@ -214,17 +226,20 @@ CREATE VIEW samekey_body64(tenant, call_id, text) AS
 SELECT c.tenant, c.call_id, (
     WITH RECURSIVE
         bytes(list) AS (SELECT x'000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f202122232425262728292a2b2c2d2e2f303132333435363738393a3b3c3d3e3f404142434445464748494a4b4c4d4e4f505152535455565758595a5b5c5d5e5f606162636465666768696a6b6c6d6e6f707172737475767778797a7b7c7d7e7f808182838485868788898a8b8c8d8e8f909192939495969798999a9b9c9d9e9fa0a1a2a3a4a5a6a7a8a9aaabacadaeafb0b1b2b3b4b5b6b7b8b9babbbcbdbebfc0c1c2c3c4c5c6c7c8c9cacbcccdcecfd0d1d2d3d4d5d6d7d8d9dadbdcdddedfe0e1e2e3e4e5e6e7e8e9eaebecedeeeff0f1f2f3f4f5f6f7f8f9fafbfcfdfeff'),
-        three(at) AS (SELECT 1 WHERE length(c.result_body) > 0
-                      UNION ALL SELECT at + 3 FROM three WHERE at + 3 <= length(c.result_body)),
-        groups(at, number) AS (
-            SELECT at, (instr(list, substr(c.result_body, at, 1)) - 1) * 65536
-                + CASE WHEN at + 1 <= length(c.result_body) THEN (instr(list, substr(c.result_body, at + 1, 1)) - 1) * 256 ELSE 0 END
-                + CASE WHEN at + 2 <= length(c.result_body) THEN instr(list, substr(c.result_body, at + 2, 1)) - 1 ELSE 0 END
-            FROM three JOIN bytes),
+        -- In parts, since every look at the column reads the whole of it: byte by byte that is quadratic.
+        parts(start, part) AS (SELECT 1, substr(c.result_body, 1, 1536) WHERE length(c.result_body) > 0
+                               UNION ALL SELECT start + 1536, substr(c.result_body, start + 1536, 1536) FROM parts
+                               WHERE start + 1536 <= length(c.result_body)),
+        three(at) AS (SELECT 1 UNION ALL SELECT at + 3 FROM three WHERE at + 3 <= 1536),
+        groups(at, part, number) AS (
+            SELECT at, part, (instr(list, substr(part, at, 1)) - 1) * 65536
+                + CASE WHEN at + 1 <= length(part) THEN (instr(list, substr(part, at + 1, 1)) - 1) * 256 ELSE 0 END
+                + CASE WHEN at + 2 <= length(part) THEN instr(list, substr(part, at + 2, 1)) - 1 ELSE 0 END
+            FROM bytes CROSS JOIN parts CROSS JOIN three WHERE at <= length(part)),
         alphabet(a) AS (SELECT 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/')
     SELECT coalesce(group_concat(substr(a, number / 262144 + 1, 1) || substr(a, number / 4096 % 64 + 1, 1)
-        || CASE WHEN at + 1 <= length(c.result_body) THEN substr(a, number / 64 % 64 + 1, 1) ELSE '=' END
-        || CASE WHEN at + 2 <= length(c.result_body) THEN substr(a, number % 64 + 1, 1) ELSE '=' END, ''), '')
+        || CASE WHEN at + 1 <= length(part) THEN substr(a, number / 64 % 64 + 1, 1) ELSE '=' END
+        || CASE WHEN at + 2 <= length(part) THEN substr(a, number % 64 + 1, 1) ELSE '=' END, ''), '')
     FROM groups JOIN alphabet)
 FROM samekey_call c WHERE c.result_kept;
 

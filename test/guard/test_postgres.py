@@ -130,6 +130,15 @@ def test_an_ending_needs_a_beginning_and_a_form(db, sql):
     db.rollback()
 
 
+@pytest.mark.parametrize("headers", ["{}", "[1]", '[["a"]]', '[["a", 1]]', '[["a", "b", "c"]]', '[{"a": "b"}]', "null"])
+def test_headers_are_pairs_of_texts(db, sql, headers):
+    begin(sql, "c-1")
+    with pytest.raises(psycopg2.Error, match="list of pairs"):
+        finish(sql, "c-1", result_headers=headers)
+    db.rollback()
+    place(db, "c-1", result_headers='[["a", "b"], ["a", ""]]')
+
+
 @pytest.mark.parametrize("names", [{"call_id": ""}, {"call_id": "a b"}, {"call_id": "x" * 129}, {"key": ""}, {"key": "a b"},
                                    {"key": "x" * 256}, {"fingerprint": "x" * 256}, {"tenant": None}, {"wait_ms": 0}])
 def test_names_out_of_form_are_refused_by_name(sql, names):
@@ -341,6 +350,22 @@ def test_installing_again_loses_nothing_and_a_newer_schema_is_left_alone(server,
     server.sql("UPDATE samekey.setting SET version = 2", name)
     with pytest.raises(AssertionError, match="newer than this file"):
         server.sql("BEGIN;\n" + guard.schema() + "\nCOMMIT;", name)
+
+
+def test_installing_again_waits_for_no_call(server, name, db, sql, url):
+    begin(sql, "c-1", "k", "f", route="orders")
+    server.sql("BEGIN;\nSET lock_timeout = '2s';\n" + guard.schema() + "\nCOMMIT;", name)
+    finish(sql, "c-1")
+    db.commit()
+    assert receipt(url, "c-1")["state"] == "SUCCESS"
+
+
+def test_without_a_run_nothing_is_proved(db, sql):
+    place(db, "c-1", "k")
+    with pytest.raises(psycopg2.Error) as wrong:
+        sql.execute("SELECT samekey.settled('c-1', NULL)")
+    assert wrong.value.pgcode == "22023"
+    db.rollback()
 
 
 def test_schema_says_which_database_it_wants():
