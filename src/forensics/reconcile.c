@@ -287,6 +287,9 @@ void reconcile_text(const struct reconcile *r, FILE *out, bool all)
             fprintf(out, ", %llu without a key", (unsigned long long)x->without_key);
         if (x->unreadable)
             fprintf(out, ", %llu unreadable", (unsigned long long)x->unreadable);
+        if (x->no_amount)
+            fprintf(out, ", %llu with an amount that is no decimal number and is not compared",
+                    (unsigned long long)x->no_amount);
         if (x->skipped)
             fprintf(out, ", %llu too fresh to be judged", (unsigned long long)x->skipped);
         fputc('\n', out);
@@ -325,11 +328,12 @@ void reconcile_json(const struct reconcile *r, FILE *out)
     for (int s = 0, n = 0; s < SIDE_COUNT; s++) {
         const struct side_source *x = &r->side[s];
         if (x->from)
-            buffer_format(
-                &b, "%s\"%s\":{\"read\":%llu,\"without_key\":%llu,\"unreadable\":%llu,\"too_fresh\":%llu}",
-                n++ ? "," : "", side_name((enum side)s), (unsigned long long)x->read,
-                (unsigned long long)x->without_key, (unsigned long long)x->unreadable,
-                (unsigned long long)x->skipped);
+            buffer_format(&b,
+                          "%s\"%s\":{\"read\":%llu,\"without_key\":%llu,\"unreadable\":%llu,\"no_amount\":%"
+                          "llu,\"too_fresh\":%llu}",
+                          n++ ? "," : "", side_name((enum side)s), (unsigned long long)x->read,
+                          (unsigned long long)x->without_key, (unsigned long long)x->unreadable,
+                          (unsigned long long)x->no_amount, (unsigned long long)x->skipped);
     }
     buffer_format(
         &b, "},\n \"keys\":%llu,\"agree\":%llu,\"differences\":%llu,\"corrections\":%llu,\n \"counts\":{",

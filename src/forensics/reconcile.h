@@ -56,6 +56,7 @@ struct side_source {
     const char *sql;                  /* for a database; not needed for a gateway's own store */
     const char *column[COLUMN_COUNT]; /* another name for it, or NULL */
     uint64_t read, without_key, unreadable, skipped; /* skipped: too fresh to be judged */
+    uint64_t no_amount;                              /* what is there is no decimal number */
     uint64_t expected; /* records in all, about, for the progress; 0: not known */
     bool has[COLUMN_COUNT];
 };

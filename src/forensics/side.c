@@ -157,6 +157,8 @@ static enum status take_values(struct reading *x, const struct slice value[COLUM
     if (says_yes(value[COLUMN_REVERSED]))
         e.flags |= SIDE_REVERSED;
     e.text[TEXT_WHAT] = side_amount(value[COLUMN_AMOUNT], &x->scratch);
+    if (slice_trim(value[COLUMN_AMOUNT]).len && !e.text[TEXT_WHAT].len)
+        s->no_amount++; /* what cannot be compared must not pass for equal in silence */
     for (int t = 0; t < TEXT_COUNT; t++) {
         if (e.text[t].len > EVENT_TEXT_BYTES_MAX) { /* no key or callId of ours is that long */
             s->unreadable++;

@@ -211,6 +211,17 @@ def test_what_cannot_be_asked(tmp_path):
     assert full.returncode == 74
 
 
+def test_an_amount_that_cannot_be_compared_is_told(tmp_path):
+    receipts = write_csv(tmp_path / "a.csv", ("key", "state", "amount"), [("1", "SUCCESS", "12 EUR"), ("2", "SUCCESS", ""),
+                                                                          ("3", "SUCCESS", "1.50")])
+    rows = write_csv(tmp_path / "b.csv", ("key", "amount"), [("1", "99 EUR"), ("2", "1"), ("3", "1,5")])
+    told = run("reconcile", "--receipts", receipts, "--rows", rows).stdout
+    assert b"receipts: 3 read, 1 with an amount that is no decimal number" in told
+    assert b"rows: 3 read, 2 with an amount that is no decimal number" in told
+    sides = reconcile("--receipts", receipts, "--rows", rows, expect=0)["sides"]
+    assert (sides["receipts"]["no_amount"], sides["rows"]["no_amount"]) == (1, 2)
+
+
 def test_a_plan_takes_no_place_but_a_file_s(tmp_path):
     """A plan is moved to its place whole. Of /dev/null or /dev/stdout that would make a plain file."""
     good = tmp_path / "good.csv"
