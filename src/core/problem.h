@@ -28,8 +28,9 @@ bool problem_about_other(enum problem problem);
 struct problem_facts {
     struct slice detail;
     struct slice call_id, original_call_id;
+    struct slice allow;     /* 405: the methods that the address knows, for its Allow line */
     struct slice parameter; /* what is at fault, where it has a name; the member is left out when empty */
-    enum call_state state; /* of the call, as far as it may be told */
+    enum call_state state;  /* of the call, as far as it may be told */
     bool safe_new_key;
     enum next_action next;
     int64_t retry_after_s; /* -1: none */

@@ -50,6 +50,8 @@ void admin_problem(struct request *request, enum problem problem, const struct p
         buffer_format(&lines, "Retry-After: %lld\r\n", (long long)facts->retry_after_s);
     if (problem == PROBLEM_UNAUTHORIZED)
         buffer_text(&lines, "WWW-Authenticate: Bearer\r\n");
+    if (facts->allow.len) /* RFC 9110 section 15.5.6 */
+        line_append(&lines, "Allow", facts->allow);
     problem_document(&body, problem, facts);
     request_answer(request, problem_answer_status(problem, facts), buffer_view(&lines), buffer_view(&body));
     buffer_fini(&lines);
@@ -342,6 +344,25 @@ static const struct address *find_address(const struct request_head *head, struc
     return NULL;
 }
 
+static void refuse_method(struct admin *admin, struct request *request, struct slice path)
+{
+    struct buffer allow = {0};
+    struct slice id;
+    for (size_t i = 0; i < sizeof addresses / sizeof *addresses; i++) {
+        const struct address *a = &addresses[i];
+        if (path_fits(a->path, path, &id))
+            buffer_format(&allow, "%s%s%s", allow.len ? ", " : "", a->method,
+                          strcmp(a->method, "GET") == 0 ? ", HEAD" : "");
+    }
+    struct problem_facts facts = {.state = STATE_NOT_RECEIVED,
+                                  .next = NEXT_FIX_REQUEST,
+                                  .retry_after_s = -1,
+                                  .allow = buffer_view(&allow)};
+    metrics_add(admin->shard->counts, METRIC_refusals, 0, PROBLEM_METHOD_NOT_ALLOWED, 1);
+    admin_problem(request, PROBLEM_METHOD_NOT_ALLOWED, &facts);
+    buffer_fini(&allow);
+}
+
 static bool path_begins(struct slice path, const char *prefix)
 {
     size_t len = strlen(prefix);
@@ -410,7 +431,7 @@ static void on_head(void *context, struct request *request)
     } else if (address) {
         inquiry_begin(admin, request, &access, id, address->act);
     } else if (known) {
-        refuse(admin, request, PROBLEM_METHOD_NOT_ALLOWED, NULL, -1);
+        refuse_method(admin, request, head->path);
     } else {
         refuse(
             admin, request, PROBLEM_NO_ROUTE,

@@ -33,6 +33,7 @@ struct asker {
     bool admin;
     bool any_tenant; /* a person, or a reporting service, who does not name the tenant */
     enum asker_verb verb;
+    const char *allow; /* 405: what the address knows */
     struct arena arena;
     struct buffer body;
     struct identity id;
@@ -108,6 +109,7 @@ static void answer_problem(struct asker *a, enum problem problem, const char *de
                     ? NEXT_ASK_OPERATOR
                     : NEXT_FIX_REQUEST,
         .retry_after_s = problem == PROBLEM_CALL_IN_PROGRESS || problem == PROBLEM_OUTCOME_UNKNOWN ? 1 : -1,
+        .allow = slice_text(problem == PROBLEM_METHOD_NOT_ALLOWED ? a->allow : NULL),
     };
     struct answer_facts own = {.outcome = problem_outcome(problem)};
     struct request *request = take_request(a);
@@ -813,10 +815,12 @@ static enum problem read_address(struct asker *a, const struct request_head *hea
         a->verb = ASK_FENCE;
     else if (slice_is(tail, "/cancel") && posts)
         a->verb = ASK_CANCEL;
-    else
+    else {
+        a->allow = tail.len ? "POST" : "GET, HEAD, PUT";
         return tail.len && !slice_is(tail, "/fence") && !slice_is(tail, "/cancel")
                    ? PROBLEM_NO_ROUTE
                    : PROBLEM_METHOD_NOT_ALLOWED;
+    }
     return PROBLEM_NONE;
 }
 

@@ -128,6 +128,8 @@ void problem_answer(struct request *request, enum problem problem, const struct 
         buffer_number(&lines, facts->retry_after_s);
         buffer_text(&lines, "\r\n");
     }
+    if (facts->allow.len) /* RFC 9110 section 15.5.6 */
+        line_append(&lines, "Allow", facts->allow);
     answer_own_lines(&lines, own);
     problem_document(&body, problem, facts);
     request_answer(request, problem_answer_status(problem, facts), buffer_view(&lines), buffer_view(&body));

@@ -81,6 +81,7 @@ def test_the_page_of_the_api_names_every_address(house):
         assert re.search(rf"^\| `[A-Z ]*\b{method}\b[A-Z ]* {re.escape(shown)}` \|", page, re.M), (method, path)
         answer = house.gateway.admin("PATCH", path.replace("*", "1"), {"Content-Type": "application/json"}, "{}")
         assert answer.status == 405 and answer.slug == "method-not-allowed", path
+        assert method in answer.get("Allow").split(", "), path
     assert house.gateway.admin("GET", "/v1/nothing").slug == "no-route"
 
 

@@ -129,7 +129,9 @@ def test_not_received_is_404_with_a_document(house):
 def test_other_methods_are_told_so(house):
     for method in ("DELETE", "PATCH", "POST"):
         answer = house.gateway.ask(method, f"/.samekey/receipts/{unique('c')}")
-        assert answer.status in (404, 405) and answer.outcome == "rejected"
+        assert answer.status == 405 and answer.outcome == "rejected" and answer.get("Allow") == "GET, HEAD, PUT"
+    answer = house.gateway.ask("GET", f"/.samekey/receipts/{unique('c')}/fence")
+    assert answer.status == 405 and answer.get("Allow") == "POST"
 
 
 def test_a_bad_call_id_is_refused(house):
