@@ -48,7 +48,7 @@ def test_a_key_has_one_spelling(db, call):
 
 @pytest.mark.parametrize("size", [0, 1, 2, 3, 1535, 1536, 1537, 300_000])
 def test_a_body_comes_back_in_the_document_and_in_time(db, size):
-    body = os.urandom(size)
+    body = (b"\xff" + os.urandom(size))[:size]  # not ASCII, which is said as it is
     db.execute("BEGIN IMMEDIATE")
     begin(db, call_id="c-1")
     finish(db, "c-1", body)
@@ -67,3 +67,24 @@ def test_headers_are_pairs_of_texts(db, headers):
         finish(db, "c-1", headers=headers)
     finish(db, "c-1", headers='[["a", "b"], ["a", ""]]')
     db.execute("COMMIT")
+
+
+@pytest.mark.parametrize("encoding", ["UTF-8", "UTF-16"])
+@pytest.mark.parametrize("body, said", [(b'{"a":"b"}\n', "utf8"), (b"z" * (1 << 20), "utf8"), (b"a\0b", "base64"), ("hé".encode(), "base64"),
+                                        (b"ab\xc3", "base64"), (b"\x80", "base64")],
+                         ids=["json", "large", "nul", "utf8", "cut", "byte"])
+def test_a_body_of_ascii_says_itself(tmp_path, encoding, body, said):
+    """In a file of UTF-16, too, no byte gets lost."""
+    db = sqlite3.connect(tmp_path / "shop.db", isolation_level=None)
+    db.execute(f"PRAGMA encoding = '{encoding}'")
+    db.executescript(guard.schema("sqlite"))
+    db.execute("BEGIN IMMEDIATE")
+    begin(db, call_id="c-1", key="k")
+    body = body[:1000] if encoding == "UTF-16" else body  # there it is base64
+    finish(db, "c-1", body)
+    db.execute("COMMIT")
+    result = json.loads(db.execute("SELECT document FROM samekey_receipt WHERE call_id = 'c-1'").fetchone()[0])["result"]
+    assert result["body_encoding"] == said or encoding == "UTF-16"
+    told = result["body"].encode() if result["body_encoding"] == "utf8" else base64.b64decode(result["body"])
+    assert told == body
+    db.close()
