@@ -21,6 +21,7 @@
 #include <stdlib.h>
 
 #define ONES_MAX    16 /* of the others in one transaction */
+#define PG_READS    64 /* operations that one statement reads for */
 #define LOST_MAX    3  /* times a claim is tried again that lost to nobody */
 #define LOOK_GAP_MS 60000
 #define DROP_GAP_MS 600000
@@ -121,17 +122,21 @@ static enum pg_fault ones_run(struct pg_link *l, struct store_op **ops, size_t c
     return fault;
 }
 
-static void run(struct pg_link *l, struct store_op **ops, size_t count, bool many);
+static void run_until(struct pg_link *l, struct store_op **ops, size_t count, bool many, int64_t until_ms);
 
 /* A group that came to nothing. What one operation did must not cost its neighbours their writes. */
-static void run_apart(struct pg_link *l, struct store_op **ops, size_t count, bool many)
+static void run_apart(struct pg_link *l, struct store_op **ops, size_t count, bool many, int64_t until_ms)
 {
     if (count == 1) {
         refuse(ops, 1, STATUS_INVALID);
         return;
     }
-    for (size_t i = 0; i < count; i++)
-        run(l, &ops[i], 1, many);
+    for (size_t i = 0; i < count; i++) {
+        if (pg_monotonic_ms() < until_ms)
+            run_until(l, &ops[i], 1, many, until_ms);
+        else
+            refuse(&ops[i], 1, STATUS_IO);
+    }
 }
 
 static bool lost_to_nobody(const struct store_op *op)
@@ -141,7 +146,8 @@ static bool lost_to_nobody(const struct store_op *op)
            !op->rows.holder.id && !op->rows.suspect.id && !(op->id_time_ms && op->id_time_ms < refuse_before);
 }
 
-static void run(struct pg_link *l, struct store_op **ops, size_t count, bool many)
+/* What is tried again is so until then: who waits is told within a bound, whatever somebody has locked. */
+static void run_until(struct pg_link *l, struct store_op **ops, size_t count, bool many, int64_t until_ms)
 {
     struct pg_moment moment = {0};
     enum pg_fault fault = PG_LOST;
@@ -150,6 +156,8 @@ static void run(struct pg_link *l, struct store_op **ops, size_t count, bool man
         for (size_t j = 0; j < count; j++)
             store_op_reset(ops[j]);
         fault = many ? pg_many_run(l, ops, count, &moment) : ones_run(l, ops, count, &moment);
+        if (pg_monotonic_ms() >= until_ms)
+            break;
         if (fault == PG_LOST && reconnects++ == 0)
             continue; /* the server may have been gone and back for long */
         if (fault != PG_AGAIN && fault != PG_UNNAMED && fault != PG_TABLE)
@@ -160,11 +168,16 @@ static void run(struct pg_link *l, struct store_op **ops, size_t count, bool man
     if (fault == PG_OK) {
         for (size_t i = 0; i < count; i++)
             answer(ops[i], &moment);
-    } else if (fault == PG_REFUSED || (fault == PG_AGAIN && count > 1)) {
-        run_apart(l, ops, count, many);
+    } else if (fault == PG_REFUSED || ((fault == PG_AGAIN || fault == PG_BUSY) && count > 1)) {
+        run_apart(l, ops, count, many, until_ms);
     } else {
         refuse(ops, count, fault == PG_UNSURE ? STATUS_UNKNOWN : STATUS_IO);
     }
+}
+
+static void run(struct pg_link *l, struct store_op **ops, size_t count, bool many)
+{
+    run_until(l, ops, count, many, pg_monotonic_ms() + PG_BATCH_MS);
 }
 
 /* Claims that lost, and whoever won is not there any more, or the number of the id was taken. */
@@ -178,21 +191,37 @@ static void run_lost(struct pg_link *l, struct store_op **ops, size_t count)
     }
 }
 
-static void read_one(struct pg_link *l, struct store_op *op)
+/* Of one operation, or of several that one statement reads for. */
+static enum pg_fault read_try(struct pg_link *l, struct store_op **ops, size_t count)
 {
     enum pg_fault fault = PG_LOST;
+    int64_t until = pg_monotonic_ms() + PG_BATCH_MS;
     for (int i = 0; i < 3 && fault != PG_OK; i++) {
-        store_op_reset(op);
+        for (size_t j = 0; j < count; j++)
+            store_op_reset(ops[j]);
         fault = pg_link_ready(l);
         if (fault == PG_OK)
-            fault = pg_read_run(l, op);
-        if (fault != PG_OK && fault != PG_LOST && fault != PG_UNNAMED && fault != PG_AGAIN)
+            fault = count == 1 ? pg_read_run(l, ops[0]) : pg_read_many(l, ops, count);
+        if ((fault != PG_OK && fault != PG_LOST && fault != PG_UNNAMED && fault != PG_AGAIN) ||
+            pg_monotonic_ms() >= until)
             break;
     }
-    if (fault != PG_OK)
-        refuse(&op, 1, STATUS_IO);
-    else if (op->memory.failed)
-        refuse(&op, 1, STATUS_NO_MEMORY);
+    return fault;
+}
+
+static void read_all(struct pg_link *l, struct store_op **ops, size_t count)
+{
+    enum pg_fault fault = count ? read_try(l, ops, count) : PG_OK;
+    if (fault == PG_REFUSED && count > 1) {
+        for (size_t i = 0; i < count; i++)
+            read_all(l, &ops[i], 1);
+        return;
+    }
+    for (size_t i = 0; i < count; i++)
+        if (fault != PG_OK)
+            refuse(&ops[i], 1, STATUS_IO);
+        else if (ops[i]->memory.failed)
+            refuse(&ops[i], 1, STATUS_NO_MEMORY);
 }
 
 /* Whether the operation may be in one transaction with those before it. */
@@ -325,7 +354,7 @@ static void pg_batch(struct store *store, struct store_op **ops, size_t count)
         run(l, group, grouped, false);
     for (size_t i = 0; i < count; i++)
         if (store_op_reads(ops[i]) || (ops[i]->kind == STORE_LOOKUP && ops[i]->any_tenant))
-            read_one(l, ops[i]);
+            read_all(l, &ops[i], 1);
     if (purged)
         tidy(s, l);
     link_give(s, l);
@@ -348,7 +377,26 @@ static enum status pg_reader_open(struct store_reader **out, struct store *store
 
 static void pg_reader_run(struct store_reader *reader, struct store_op *op)
 {
-    read_one(&((struct pg_reader *)reader)->link, op);
+    read_all(&((struct pg_reader *)reader)->link, &op, 1);
+}
+
+static void pg_reader_run_all(struct store_reader *reader, struct store_op **ops, size_t count)
+{
+    struct pg_link *l = &((struct pg_reader *)reader)->link;
+    struct store_op *group[PG_READS];
+    size_t grouped = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (!pg_read_takes(ops[i])) {
+            read_all(l, &ops[i], 1);
+            continue;
+        }
+        group[grouped++] = ops[i];
+        if (grouped == PG_READS) {
+            read_all(l, group, grouped);
+            grouped = 0;
+        }
+    }
+    read_all(l, group, grouped);
 }
 
 static void pg_reader_free(struct store_reader *reader)
@@ -370,7 +418,7 @@ static enum status pg_reader_ended(struct store_reader *reader, const int64_t *i
     for (int i = 0; i < 2 && (fault == PG_LOST || fault == PG_UNNAMED); i++) {
         fault = pg_link_ready(l);
         if (fault == PG_OK)
-            fault = pg_run(
+            fault = pg_read(
                 l, PG_SQL_ENDED,
                 "SELECT u.id FROM unnest($1::bigint[]) AS u(id) LEFT JOIN samekey_store.call c ON c.id = u.id"
                 " WHERE c.id IS NULL OR c.state NOT IN (1, 2)",
@@ -467,6 +515,7 @@ static const struct store_driver driver = {
     .batch = pg_batch,
     .reader_open = pg_reader_open,
     .reader_run = pg_reader_run,
+    .reader_run_all = pg_reader_run_all,
     .reader_free = pg_reader_free,
     .reader_ended = pg_reader_ended,
     .idle = pg_idle,

@@ -26,6 +26,8 @@
 #define PG_CONNECT_S      "3"
 #define PG_ANSWER_MS      10000 /* for the answer to a statement; then the connection is given up */
 #define PG_COMMIT_MS      30000 /* for the answer to a COMMIT, which is never cancelled */
+#define PG_BATCH_MS       6000  /* since a batch began: what then is not written is not tried again */
+#define PG_BUSY_MS        1000 /* after a read that got no lock: others of its connection do not wait for it too */
 #define PG_LOOK_UP_MS     10000 /* for finding out whether a COMMIT whose answer was lost took effect */
 #define PG_TRIES          6     /* of a batch that met a deadlock or a serialization failure */
 #define PG_BACKOFF_MS     50    /* between two tries to connect; doubles up to PG_BACKOFF_MAX_MS */
@@ -74,7 +76,8 @@ struct slice pg_bytes(const PGresult *result, int row, int column);
 /* What came of a statement. */
 enum pg_fault {
     PG_OK,
-    PG_AGAIN, /* a deadlock, a serialization failure, a lock not got in time: the transaction is over; try again */
+    PG_AGAIN,   /* a deadlock, a serialization failure: the transaction is over; try again */
+    PG_BUSY,    /* a lock not got in time: the same, but somebody holds on to it */
     PG_UNNAMED, /* a pooler keeps no prepared statements: they are not used any more; try again */
     PG_TABLE,   /* a table is not there */
     PG_REFUSED, /* the values' own fault: the operation cannot be stored */
@@ -91,6 +94,7 @@ struct pg_link {
     char name[160];                  /* of its row in table writer; "" for readers */
     int64_t batch;                   /* number of its last transaction */
     int64_t backoff_ms, retry_at_ms; /* monotonic */
+    int64_t busy_until_ms;           /* monotonic: a table is locked */
     bool in_transaction, committing, warned;
     unsigned prepared, preparing; /* bit masks of statements: there, and of them sent in this transaction */
     int64_t number;               /* the next for an id, of those it took from the sequence */
@@ -110,6 +114,7 @@ struct pg_link {
 /* A statement that is worth being prepared has a number of its own. */
 enum pg_statement {
     PG_SQL_BEGIN,
+    PG_SQL_BOUNDS,
     PG_SQL_SUSPECT,
     PG_SQL_CLAIM,
     PG_SQL_ATTEMPT,
@@ -127,6 +132,10 @@ void pg_link_drop(struct pg_link *l);
 /* Runs one statement and waits. *out, where asked for, is the caller's on PG_OK. */
 enum pg_fault pg_run(struct pg_link *l, enum pg_statement which, const char *sql, const struct pg_args *args,
                      PGresult **out);
+/* The same outside a transaction, of a statement that only reads: with the bounds and plans of a transaction, which travel in
+ * front of it. */
+enum pg_fault pg_read(struct pg_link *l, enum pg_statement which, const char *sql, const struct pg_args *args,
+                      PGresult **out);
 /* Text without parameters, e.g. several commands. */
 enum pg_fault pg_text(struct pg_link *l, const char *sql);
 /* Several statements in one round trip: queue them, then fetch as many results. A fault of one is told for it and all
@@ -239,6 +248,9 @@ enum pg_fault pg_one_run(struct pg_link *l, struct store_op *op, const struct pg
 /* Reads for an operation outside a transaction: LOOKUP, READ, OPEN_CALLS, a CLAIM that peeks, and what a write says of
  * the rows that stand. */
 enum pg_fault pg_read_run(struct pg_link *l, struct store_op *op);
+/* The same of several operations in one go; false for one that has to be run by itself. */
+bool pg_read_takes(const struct store_op *op);
+enum pg_fault pg_read_many(struct pg_link *l, struct store_op **ops, size_t count);
 
 /* Ends a call inside a transaction, as STORE_END does; op->status says a conflict. */
 enum pg_fault pg_end_one(struct pg_link *l, struct store_op *op, int64_t now_ms);

@@ -119,8 +119,10 @@ static enum pg_fault judge(struct pg_link *l, const PGresult *result)
     remember_error(l, PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY));
     if (!state || strlen(state) != 5)
         return PG_LOST;
-    if (strcmp(state, "40001") == 0 || strcmp(state, "40P01") == 0 || strcmp(state, "55P03") == 0)
+    if (strcmp(state, "40001") == 0 || strcmp(state, "40P01") == 0)
         return PG_AGAIN;
+    if (strcmp(state, "55P03") == 0)
+        return PG_BUSY;
     if (strcmp(state, "26000") == 0 || strcmp(state, "42P05") == 0) {
         atomic_store(&l->store->unnamed, true);
         return PG_UNNAMED;
@@ -287,6 +289,7 @@ enum pg_fault pg_text(struct pg_link *l, const char *sql)
 
 enum pg_fault pg_queue_begin(struct pg_link *l)
 {
+    l->queue_at = l->queue_len = 0; /* of a connection that broke in the middle */
     return PQenterPipelineMode(l->conn) ? PG_OK : lost(l);
 }
 
@@ -382,18 +385,54 @@ enum pg_fault pg_queue_end(struct pg_link *l)
 
 /* ---- transactions ---- */
 
+/* Bounds, and plans that are made once and do not depend on what statistics said of an empty table. */
+#define BOUNDS                                                                                               \
+    "SELECT set_config('statement_timeout', '8000', true), set_config('lock_timeout', '2000', true),"        \
+    " set_config('idle_in_transaction_session_timeout', '20000', true), set_config('jit', 'off', true),"     \
+    " set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 'off', true),"                \
+    " set_config('enable_mergejoin', 'off', true), set_config('plan_cache_mode', 'force_generic_plan', "     \
+    "true)"
+
 static const char opening[] =
-    "WITH bound AS (SELECT set_config('statement_timeout', '8000', true), set_config('lock_timeout', '2000', "
-    "true),"
-    " set_config('idle_in_transaction_session_timeout', '20000', true), set_config('jit', 'off', true),"
-    " set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 'off', true),"
-    " set_config('enable_mergejoin', 'off', true), set_config('plan_cache_mode', 'force_generic_plan', "
-    "true)),"
+    "WITH bound AS (" BOUNDS "),"
     " mark AS (INSERT INTO samekey_store.writer AS w(name, batch, seen_ms) VALUES($1, $2, "
     "samekey_store.now_ms())"
     " ON CONFLICT(name) DO UPDATE SET batch = excluded.batch, seen_ms = excluded.seen_ms RETURNING batch)"
     " SELECT samekey_store.now_ms(), m.covers_since_ms, m.refuse_before_ms FROM bound, mark, "
     "samekey_store.meta m";
+
+/* Up to the mark of its end a queue is a transaction by itself, and so long the bounds hold. */
+enum pg_fault pg_read(struct pg_link *l, enum pg_statement which, const char *sql, const struct pg_args *args,
+                      PGresult **out)
+{
+    if (pg_monotonic_ms() < l->busy_until_ms)
+        return PG_BUSY;
+    enum pg_fault fault = pg_queue_begin(l);
+    if (fault == PG_OK)
+        fault = pg_queue(l, PG_SQL_BOUNDS, BOUNDS, NULL);
+    if (fault == PG_OK)
+        fault = pg_queue(l, which, sql, args);
+    if (fault == PG_OK)
+        fault = pg_queue_send(l);
+    if (fault == PG_OK)
+        fault = pg_queue_next(l, NULL);
+    PGresult *result = NULL;
+    if (fault == PG_OK)
+        fault = pg_queue_next(l, &result);
+    enum pg_fault end = l->conn ? pg_queue_end(l) : PG_LOST;
+    if (fault == PG_OK)
+        fault = end;
+    if (fault == PG_OK) {
+        l->preparing = 0;
+        *out = result;
+        return PG_OK;
+    }
+    PQclear(result);
+    pg_transaction_abandon(l);
+    if (fault == PG_BUSY)
+        l->busy_until_ms = pg_monotonic_ms() + PG_BUSY_MS;
+    return fault;
+}
 
 enum pg_fault pg_opening_queue(struct pg_link *l)
 {

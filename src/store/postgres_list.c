@@ -115,7 +115,7 @@ enum pg_fault pg_list(struct pg_link *l, struct store_op *op)
         " ORDER BY c.id DESC LIMIT $4) c ON true LEFT JOIN samekey_store.call o ON o.id = c.original AND"
         " c.original <> 0 ORDER BY c.id DESC");
     enum pg_fault fault =
-        sql.failed ? PG_FAILED : pg_run(l, PG_SQL_NONE, buffer_cstring(&sql), &args, &result);
+        sql.failed ? PG_FAILED : pg_read(l, PG_SQL_NONE, buffer_cstring(&sql), &args, &result);
     buffer_fini(&sql);
     pg_args_fini(&args);
     if (fault != PG_OK)

@@ -426,7 +426,7 @@ static enum pg_fault open_calls(struct pg_link *l, struct store_op *op)
     (void)pg_arg_number(&args, op->id);
     (void)pg_arg_number(&args, (int64_t)limit);
     (void)pg_arg_bytes(&args, op->row.owner);
-    enum pg_fault fault = pg_run(
+    enum pg_fault fault = pg_read(
         l, PG_SQL_NONE,
         "SELECT c.id FROM samekey_store.open_call o JOIN samekey_store.call c ON c.id = o.id WHERE o.id > $1"
         " AND c.state IN (2, 5) AND (length($3) = 0 OR c.owner = $3) ORDER BY o.id LIMIT $2",
@@ -454,7 +454,7 @@ static enum pg_fault lookup_any(struct pg_link *l, struct store_op *op)
     (void)pg_arg_bytes(&args, slice_of((const char *)last.bytes, sizeof last.bytes));
     (void)pg_arg_bytes(&args, call_id);
     (void)pg_arg_number(&args, TENANTS_COMPARED);
-    enum pg_fault fault = pg_run(
+    enum pg_fault fault = pg_read(
         l, PG_SQL_NONE,
         "SELECT id FROM samekey_store.call WHERE call_digest BETWEEN $1 AND $2 AND call_id = $3 LIMIT $4",
         &args, &result);
@@ -482,29 +482,46 @@ static enum pg_fault lookup_any(struct pg_link *l, struct store_op *op)
     return fault;
 }
 
+static bool wants_by_id(const struct store_op *op)
+{
+    return op->kind == STORE_READ || op->kind == STORE_END || op->kind == STORE_TASK;
+}
+
+static void rows_wanted(struct pg_rows *found, const struct store_op *op)
+{
+    if (wants_by_id(op)) {
+        pg_rows_id(found, op->id);
+        return;
+    }
+    pg_rows_call(found, &op->row.call_digest);
+    if (op->row.has_key)
+        pg_rows_slot(found, &op->row.operation_digest);
+}
+
+static void rows_found(const struct pg_rows *found, const struct store_op *op, const struct call_row **call,
+                       const struct call_row **holder)
+{
+    *call = wants_by_id(op) ? pg_rows_find_id(found, op->id) : pg_rows_find_call(found, &op->row.call_digest);
+    *holder = NULL;
+    /* A claim asks for the key that it has; others for the key that the call has. */
+    bool own = op->kind == STORE_LOOKUP || op->kind == STORE_READ || op->kind == STORE_FENCE;
+    const struct call_row *keyed = own && *call ? *call : &op->row;
+    if (keyed->has_key && op->kind != STORE_END && op->kind != STORE_TASK)
+        *holder = pg_rows_find_slot(found, &keyed->operation_digest);
+}
+
 /* The rows of the identities, or of the id, that the operation names. */
 static enum pg_fault rows_of(struct pg_link *l, struct store_op *op)
 {
     struct pg_rows found, suspects;
     const struct call_row *call = NULL, *holder = NULL, *suspect = NULL;
-    bool by_id = op->kind == STORE_READ || op->kind == STORE_END || op->kind == STORE_TASK;
     pg_rows_begin(&found);
     pg_rows_begin(&suspects);
-    if (by_id)
-        pg_rows_id(&found, op->id);
-    else
-        pg_rows_call(&found, &op->row.call_digest);
-    if (!by_id && op->row.has_key)
-        pg_rows_slot(&found, &op->row.operation_digest);
+    rows_wanted(&found, op);
     enum pg_fault fault = pg_rows_read(&found, l, false, true);
     if (fault != PG_OK)
         goto done;
-    call = by_id ? pg_rows_find_id(&found, op->id) : pg_rows_find_call(&found, &op->row.call_digest);
-    /* A claim asks for the key that it has; others for the key that the call has. */
-    bool own = op->kind == STORE_LOOKUP || op->kind == STORE_READ || op->kind == STORE_FENCE;
-    const struct call_row *keyed = own && call ? call : &op->row;
-    if (keyed->has_key && op->kind != STORE_END && op->kind != STORE_TASK)
-        holder = pg_rows_find_slot(&found, &keyed->operation_digest);
+    rows_found(&found, op, &call, &holder);
     bool alone = op->done ? call != NULL : !call && !holder;
     if (op->kind == STORE_CLAIM && op->want_suspect && op->row.has_fingerprint && alone) {
         int64_t id;
@@ -520,6 +537,28 @@ static enum pg_fault rows_of(struct pg_link *l, struct store_op *op)
 done:
     pg_rows_end(&found);
     pg_rows_end(&suspects);
+    return fault;
+}
+
+bool pg_read_takes(const struct store_op *op)
+{
+    return (op->kind == STORE_LOOKUP && !op->any_tenant) || op->kind == STORE_READ ||
+           (op->kind == STORE_CLAIM && op->peek && !op->want_suspect);
+}
+
+enum pg_fault pg_read_many(struct pg_link *l, struct store_op **ops, size_t count)
+{
+    struct pg_rows found;
+    pg_rows_begin(&found);
+    for (size_t i = 0; i < count; i++)
+        rows_wanted(&found, ops[i]);
+    enum pg_fault fault = pg_rows_read(&found, l, false, true);
+    for (size_t i = 0; fault == PG_OK && i < count; i++) {
+        const struct call_row *call, *holder;
+        rows_found(&found, ops[i], &call, &holder);
+        pg_rows_answer(&found, ops[i], call, holder, NULL);
+    }
+    pg_rows_end(&found);
     return fault;
 }
 

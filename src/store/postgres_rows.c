@@ -185,7 +185,7 @@ static enum pg_fault day_read(struct pg_rows *r, struct pg_link *l, int64_t day)
             pg_add_number(&args, ids, pg_number(r->found, (int)i, COL_body_id));
     snprintf(sql, sizeof sql, "SELECT id, headers, body FROM samekey_store.result_%lld WHERE id = ANY($1)",
              (long long)day);
-    enum pg_fault fault = pg_run(l, PG_SQL_NONE, sql, &args, &result);
+    enum pg_fault fault = pg_read(l, PG_SQL_NONE, sql, &args, &result);
     pg_args_fini(&args);
     if (fault == PG_TABLE)
         return PG_OK;
@@ -235,13 +235,16 @@ enum pg_fault pg_rows_read(struct pg_rows *r, struct pg_link *l, bool lock, bool
     char sql[sizeof select_rows + sizeof look_from + sizeof lock_from];
     snprintf(sql, sizeof sql, "%s%s", select_rows, lock ? lock_from : look_from);
     forget(r);
-    enum pg_fault fault = pg_run(l, lock ? PG_SQL_LOCK : PG_SQL_READ, sql, &r->args, &r->found);
+    int64_t until = pg_monotonic_ms() + PG_BATCH_MS;
+    enum pg_fault fault = lock ? pg_run(l, PG_SQL_LOCK, sql, &r->args, &r->found)
+                               : pg_read(l, PG_SQL_READ, sql, &r->args, &r->found);
     /* Outside a transaction a read can be done again, and what a write found must not be lost to a pooler or a cut. */
-    for (int i = 0; !lock && i < READ_TRIES && (fault == PG_UNNAMED || fault == PG_LOST || fault == PG_AGAIN);
+    for (int i = 0; !lock && i < READ_TRIES && pg_monotonic_ms() < until &&
+                    (fault == PG_UNNAMED || fault == PG_LOST || fault == PG_AGAIN);
          i++) {
         fault = pg_link_ready(l);
         if (fault == PG_OK)
-            fault = pg_run(l, PG_SQL_READ, sql, &r->args, &r->found);
+            fault = pg_read(l, PG_SQL_READ, sql, &r->args, &r->found);
     }
     if (fault != PG_OK)
         return fault;

@@ -811,7 +811,7 @@ static enum pg_fault list(struct pg_link *l, struct store_op *op)
     (void)pg_arg_number(&args, page->until_ms ? page->until_ms : INT64_MAX);
     (void)pg_arg_number(&args, limit);
     /* A row for each that fits, and one, the last, for where the looking ended. */
-    enum pg_fault fault = pg_run(
+    enum pg_fault fault = pg_read(
         l, PG_SQL_NONE,
         "WITH looked AS MATERIALIZED (SELECT * FROM samekey_store.compensation WHERE id < $1 ORDER BY id "
         "DESC LIMIT $2),"
@@ -887,7 +887,7 @@ static enum pg_fault rounds_read(struct pg_link *l, struct store_op *op, int64_t
     PGresult *result = NULL;
     (void)pg_arg_number(&args, task);
     (void)pg_arg_number(&args, STORE_ROUNDS_MAX);
-    enum pg_fault fault = pg_run(
+    enum pg_fault fault = pg_read(
         l, PG_SQL_NONE,
         "SELECT * FROM (SELECT n, at_ms, ended_ms, asked, answer, ours, difference, decision, evidence,"
         " owner FROM samekey_store.compensation_round WHERE task = $1 ORDER BY n DESC LIMIT $2) r"
@@ -935,11 +935,11 @@ static enum pg_fault audits_of_call(struct pg_link *l, struct store_op *op, int6
     PGresult *result = NULL;
     (void)pg_arg_number(&args, call);
     (void)pg_arg_number(&args, STORE_PAGE_MAX);
-    enum pg_fault fault = pg_run(l, PG_SQL_NONE,
-                                 "SELECT * FROM (SELECT " AUDIT_COLUMNS
-                                 " FROM samekey_store.audit WHERE call = $1 AND call <> 0"
-                                 " ORDER BY id DESC LIMIT $2) a ORDER BY id",
-                                 &args, &result);
+    enum pg_fault fault = pg_read(l, PG_SQL_NONE,
+                                  "SELECT * FROM (SELECT " AUDIT_COLUMNS
+                                  " FROM samekey_store.audit WHERE call = $1 AND call <> 0"
+                                  " ORDER BY id DESC LIMIT $2) a ORDER BY id",
+                                  &args, &result);
     for (int i = 0; fault == PG_OK && i < PQntuples(result); i++)
         audit_decode(result, i, &op->page->audits[op->page->audit_count++], &op->memory);
     PQclear(result);
@@ -980,10 +980,10 @@ static enum pg_fault counts(struct pg_link *l, struct store_op *op)
     memset(page->by_status, 0, sizeof page->by_status);
     page->unknown = page->oldest_unknown_ms = 0;
     enum pg_fault fault =
-        pg_run(l, PG_SQL_NONE,
-               "SELECT status, cause, count(*), min(created_ms) FROM samekey_store.compensation"
-               " WHERE status IN (0, 1, 4) GROUP BY status, cause",
-               NULL, &result);
+        pg_read(l, PG_SQL_NONE,
+                "SELECT status, cause, count(*), min(created_ms) FROM samekey_store.compensation"
+                " WHERE status IN (0, 1, 4) GROUP BY status, cause",
+                NULL, &result);
     for (int i = 0; fault == PG_OK && i < PQntuples(result); i++) {
         int64_t status = pg_number(result, i, 0), number = pg_number(result, i, 2),
                 oldest = pg_number(result, i, 3);
@@ -1011,10 +1011,10 @@ static enum pg_fault audit_list(struct pg_link *l, struct store_op *op)
     (void)pg_arg_number(&args, page->has_tenant);
     (void)pg_arg_bytes(&args, page->tenant);
     (void)pg_arg_number(&args, limit);
-    enum pg_fault fault = pg_run(l, PG_SQL_NONE,
-                                 "SELECT " AUDIT_COLUMNS " FROM samekey_store.audit WHERE id < $1"
-                                 " AND ($2 = 0 OR coalesce(tenant, '') = $3) ORDER BY id DESC LIMIT $4 + 1",
-                                 &args, &result);
+    enum pg_fault fault = pg_read(l, PG_SQL_NONE,
+                                  "SELECT " AUDIT_COLUMNS " FROM samekey_store.audit WHERE id < $1"
+                                  " AND ($2 = 0 OR coalesce(tenant, '') = $3) ORDER BY id DESC LIMIT $4 + 1",
+                                  &args, &result);
     pg_args_fini(&args);
     for (int i = 0; fault == PG_OK && i < PQntuples(result); i++) {
         if ((int64_t)page->audit_count == limit) {

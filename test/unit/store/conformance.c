@@ -1026,6 +1026,54 @@ static void a_reader_sees_what_is_committed(void **state)
     buffer_fini(&error);
 }
 
+/* Reads that are asked together say what each alone would. */
+static void reads_that_come_together_are_told_apart(void **state)
+{
+    (void)state;
+    struct store_reader *reader;
+    struct buffer error = {0};
+    struct store_op ops[5] = {0}, *all[5];
+    int64_t a = claim("A", "k1", "f1"), b = claim("B", "k2", "f2");
+    end(a, 1, STATE_SUCCESS, "A's");
+    end(b, 1, STATE_SUCCESS, "B's");
+    for (size_t i = 0; i < 5; i++)
+        all[i] = &ops[i];
+    ops[0].kind = ops[1].kind = ops[3].kind = STORE_LOOKUP;
+    identify(&ops[0].row, "B", "k2", NULL);
+    identify(&ops[1].row, "nobody", NULL, NULL);
+    ops[2].kind = STORE_READ;
+    ops[2].id = a;
+    identify(&ops[3].row, "A", NULL, NULL);
+    ops[3].row.call_id = slice_text("another text under its digest");
+    ops[4].kind = STORE_CLAIM;
+    ops[4].peek = true;
+    identify(&ops[4].row, "C", "k1", "f1");
+    assert_int_equal(store_reader_open(&reader, store, &error), STATUS_OK);
+    for (int again = 0; again < 2; again++) {
+        store_reader_run_all(reader, all, 5);
+        assert_int_equal(ops[0].status, STATUS_OK);
+        assert_int_equal(ops[0].rows.call.id, b);
+        EXPECT_TEXT(ops[0].rows.call.result_body, "B's");
+        assert_int_equal(ops[0].rows.holder.id, b);
+        assert_int_equal(ops[1].status, STATUS_OK);
+        assert_int_equal(ops[1].rows.call.id, 0);
+        assert_true(ops[1].rows.covers_since_ms > 0);
+        assert_int_equal(ops[2].status, STATUS_OK);
+        EXPECT_TEXT(ops[2].rows.call.result_body, "A's");
+        assert_int_equal(ops[3].status, STATUS_INVALID);
+        assert_int_equal(ops[3].rows.call.id, 0);
+        assert_int_equal(ops[4].status, STATUS_OK);
+        assert_false(ops[4].done);
+        assert_int_equal(ops[4].rows.call.id, 0);
+        assert_int_equal(ops[4].rows.holder.id, a);
+        EXPECT_TEXT(ops[4].rows.holder.call_id, "A");
+    }
+    store_reader_free(reader);
+    for (size_t i = 0; i < 5; i++)
+        store_op_fini(&ops[i]);
+    buffer_fini(&error);
+}
+
 /* ---- (8) purging ---- */
 
 static int64_t covers_since(void)
@@ -1226,6 +1274,7 @@ static const struct CMUnitTest conformance[] = {
     STORY(the_same_request_under_another_key_is_seen_while_it_is_unresolved),
     STORY(a_peek_only_looks),
     STORY(a_reader_sees_what_is_committed),
+    STORY(reads_that_come_together_are_told_apart),
     STORY(lives_end_one_after_the_other),
     STORY(purging_goes_in_steps_and_forgets_nothing),
     STORY(a_taken_slot_stays_when_its_first_holder_goes),
