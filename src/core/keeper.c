@@ -63,6 +63,11 @@ static bool known_call(const struct arrival *a, const struct rows *rows, struct 
         refuse(v, PROBLEM_CREDENTIAL_MISMATCH);
         return true;
     }
+    if (row->reverses
+            .len) { /* a reversal has no caller: whatever comes under its callId is another request */
+        refuse(v, PROBLEM_CALL_ID_REUSED);
+        return true;
+    }
     if (row->has_fingerprint) {
         /* Another key, another route, or another request under the same callId: somebody swapped something. */
         if (a->has_key != row->has_key ||

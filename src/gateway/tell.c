@@ -194,7 +194,9 @@ static void taken(struct job *job)
     const struct task_row *task = &t->work.now;
     t->id = task->id;
     t->tries = task->tell_tries;
-    snprintf(t->once, sizeof t->once, "samekey-manual-%" PRId64 "-%d", task->id, task->round);
+    /* That the call has ended meanwhile is news of its own: a receiver must not take it for the same. */
+    snprintf(t->once, sizeof t->once, "samekey-manual-%" PRId64 "-%d%s", task->id, task->round,
+             call->final ? "-ended" : "");
     keep(&t->target, slice_text(lane ? lane->s->notify : ""));
     keep(&t->secret, buffer_view(&t->shard->outlets->setup->notify_secret));
     keep(&t->call_id, call->call_id);

@@ -169,7 +169,7 @@ enum pg_fault pg_task_settle(struct pg_link *l, int64_t call, enum call_state st
     return change(l,
                   "UPDATE samekey_store.compensation SET status = CASE WHEN cause = 3 AND $2 = 3 THEN 3 WHEN "
                   "cause = 3 THEN 4"
-                  " ELSE 2 END, tell = CASE WHEN cause = 3 AND $2 = 4 THEN 1 ELSE 0 END,"
+                  " ELSE 2 END, tell = CASE WHEN cause = 3 AND $2 = 4 THEN 1 ELSE 0 END, tell_tries = 0,"
                   " tell_due_ms = samekey_store.now_ms(), updated_ms = samekey_store.now_ms()"
                   " WHERE call = $1 AND status IN (0, 1, 4)",
                   &args, NULL);

@@ -11,6 +11,7 @@ import pytest
 from support.gateway import BINARY, Gateway, post
 from support.orders import Orders
 from support.poll import unique, until
+from support.webhook import Webhook
 from test_compensation import FENCE, MANUAL, RESOLVED, REVERSED, ROUTE, Shop
 
 UNDO = {"reversal": "POST /orders/{json.order_no}/cancel", "rounds": 5}
@@ -233,6 +234,35 @@ def test_while_a_failed_call_is_undone_nothing_runs_that_this_might_undo(open_sh
     assert order.send(call_id=unique("c")).slug == "operation-in-progress"
     await_reversal(shop, order, "FAILED")  # there is nothing to cancel
     assert order.send(call_id=unique("c")).status == 201 and order.counts == (1, 0, 2)
+
+
+def test_nothing_is_sent_or_answered_under_the_callid_of_a_reversal(open_shop):
+    shop = open_shop()
+    order = shop.order()
+    order.send()
+    undo = cancel(shop, order).json()["reversed_by"]
+    await_reversal(shop, order)
+    for answer in (order.send(call_id=undo), shop.order().send(call_id=undo)):
+        assert (answer.status, answer.slug) == (422, "call-id-reused")
+    assert order.counts == (1, 1, 1)
+
+
+def test_that_a_reversal_failed_is_told_although_its_silence_was(open_shop, tmp_path):
+    hook = Webhook()
+    for name in ("secret", "token"):
+        (tmp_path / name).write_text("t0ken-0123456789abcdef", encoding="ascii")
+    shop = open_shop(rounds=1, notify=hook.url, top={"notify_secret_file": str(tmp_path / "secret"),
+                                                     "report_token_file": str(tmp_path / "token")})
+    order = shop.order()
+    order.send()
+    shop.orders.switch(fault="drop-after-effect", times=1, receipts="down")
+    undo = cancel(shop, order).json()["reversed_by"]
+    until(lambda: len(hook.came) == 1, 20)
+    assert shop.gateway.report(undo, {"state": "FAILED"}, "t0ken-0123456789abcdef").status == 200
+    until(lambda: len(hook.came) == 2, 20)
+    first, second = (headers["Idempotency-Key"] for headers, _ in hook.came)
+    assert second == f"{first}-ended"
+    hook.close()
 
 
 def test_the_command(open_shop):

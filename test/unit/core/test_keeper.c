@@ -367,6 +367,23 @@ static void every_edge_of_the_diagram(void **state)
     edge((struct scene){.holder = given_up, .undone = 3}, "take");
     edge((struct scene){.call = given_up, .holder_is_call = true}, "replay");
 
+    /* What comes under a reversal's callId is another request, however the reversal went. */
+    for (enum kind kind = RECEIVED; kind < KINDS; kind++) {
+        struct subject undo = like_me(kind);
+        struct rows rows = {.call = row_of(&undo, 11), .now_ms = NOW_MS};
+        struct arrival arrival = {.has_credential = undo.credential != 0,
+                                  .credential = rows.call.credential,
+                                  .has_key = true,
+                                  .operation = rows.call.operation_digest,
+                                  .scope = rows.call.scope};
+        struct verdict verdict;
+        rows.call.has_fingerprint = false;
+        rows.call.reverses = slice_text("undone-1");
+        keeper_arrive(&arrival, &rows, &verdict);
+        assert_int_equal(verdict.verb, KEEPER_REFUSE);
+        assert_int_equal(verdict.problem, PROBLEM_CALL_ID_REUSED);
+    }
+
     struct subject stranger = like_me(PROCESSING);
     stranger.content = 2;
     edge((struct scene){.call = stranger}, "refuse call-id-reused"); /* before "in progress" */
