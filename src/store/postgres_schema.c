@@ -126,6 +126,30 @@ static enum pg_fault apply(struct pg_link *l, int64_t version)
     return fault;
 }
 
+/* What is missing is told now, and not by the first ending that finds no table for its body. */
+static enum status rights_look(struct pg_link *l, struct buffer *error)
+{
+    PGresult *result = NULL;
+    enum pg_fault fault = pg_run(l, PG_SQL_NONE,
+                                 "SELECT has_schema_privilege('samekey_store', 'CREATE')"
+                                 " AND has_table_privilege('samekey_store.call', 'INSERT')"
+                                 " AND has_table_privilege('samekey_store.call', 'UPDATE')"
+                                 " AND has_table_privilege('samekey_store.call', 'DELETE')",
+                                 NULL, &result);
+    bool enough = fault == PG_OK && PQntuples(result) == 1 && pg_number(result, 0, 0) != 0;
+    PQclear(result);
+    if (enough)
+        return STATUS_OK;
+    if (fault == PG_OK)
+        buffer_text(error,
+                    "PostgreSQL: the user of `store` may not create tables in the schema samekey_store, "
+                    "or not write to its table call: let it own both, e.g. by ALTER SCHEMA "
+                    "samekey_store OWNER TO it and REASSIGN OWNED, or name their owner in `store`.");
+    else
+        buffer_format(error, "PostgreSQL: %s", *l->error ? l->error : "no answer");
+    return STATUS_IO;
+}
+
 enum status pg_schema_open(struct pg_link *l, struct buffer *error)
 {
     enum pg_fault fault = PG_LOST;
@@ -150,7 +174,7 @@ enum status pg_schema_open(struct pg_link *l, struct buffer *error)
             return STATUS_INVALID;
         }
         if (version == SCHEMA_VERSION)
-            return STATUS_OK;
+            return l->store->read_only ? STATUS_OK : rights_look(l, error);
         if (l->store->read_only) {
             buffer_text(error, "The schema samekey_store is not there or older than this samekey: let its "
                                "gateway start once.");

@@ -120,6 +120,24 @@ def test_a_newer_schema_is_left_alone(tmp_path, server, database, started):
     assert any("version 999" in line for line in gateway.said())
 
 
+@pytest.mark.parametrize("granted", ["USAGE ON SCHEMA samekey_store", "USAGE, CREATE ON SCHEMA samekey_store"])
+def test_a_user_without_the_rights_is_refused_at_the_start_and_not_after_an_effect(tmp_path, server, database, started, granted):
+    upstream = Upstream()
+    started.append(upstream)
+    gateway_on(tmp_path, database, upstream, started).stop()
+    user = unique("guest").replace("-", "_")
+    server.sql(f"CREATE ROLE {user} LOGIN; GRANT {granted} TO {user};"
+               f" GRANT SELECT ON ALL TABLES IN SCHEMA samekey_store TO {user};", name_of(database))
+    if "CREATE" not in granted:
+        server.sql(f"GRANT ALL ON ALL TABLES IN SCHEMA samekey_store TO {user}", name_of(database))
+    gateway = Gateway(tmp_path / "guest", {"orders": {"upstream": [upstream.url]}}, start=False,
+                      store=database.replace("//samekey@", f"//{user}@"))
+    started.append(gateway)
+    gateway.start(wait=False)
+    assert gateway.wait() == 69
+    assert any("schema samekey_store" in line for line in gateway.said())
+
+
 def test_two_gateways_that_start_at_once_make_one_schema(tmp_path, server, database, started):
     upstream = Upstream()
     started.append(upstream)
