@@ -229,7 +229,6 @@ static void draw_rules(struct world *w, struct prng *g)
     r->wait_ms = world_chance(g, 200) ? 0 : world_between(g, 100, 2000);
     r->tick_ms = 1000;
     r->purge_every_ms = world_between(g, 2000, 20000);
-    r->round_gap_ms = 30000;
     r->short_lives = world_chance(g, 300);
     r->result_life_ms = r->key_life_ms = r->tombstone_life_ms = 30 * (int64_t)FOREVER_MS;
     if (r->short_lives) {
@@ -263,6 +262,11 @@ static void draw_rules(struct world *w, struct prng *g)
     r->clock = world_chance(g, 300) && !r->memory_ms ? (unsigned)world_between(g, 5, 30) : 0;
     r->tail_entries = world_chance(g, 700) ? (size_t)world_between(g, 2, 64) : 512;
     r->pace_ms = world_between(g, 40, 800);
+    r->rounds = (int)world_between(g, 1, 5);
+    r->round_gap_ms = world_between(g, 200, 8000);
+    r->round_gap_max_ms = r->round_gap_ms * world_between(g, 1, 4);
+    r->still_wanted = world_chance(g, 600);
+    r->compensates = world_chance(g, 250);
     static const char *const kinds[] = {"plain", "receipts beside", "runs a call once", "runs a key once"};
     SAY(w, "world",
         "seed %llu: callee %s, %u callers, attempts %lld ms x %d, deadline %lld ms, lease %lld ms%s%s",
@@ -487,12 +491,22 @@ static void finish(struct world *w)
     SAY(w, "world", "the faults stop");
     w->quiet = true;
     disk_arm(DISK_WELL, 0, false);
+    /* A clock that had been ahead made tasks due in what is now a far future: it is put right. */
+    if (world_wall(w) < w->high_wall_ms) {
+        w->wall_offset_ms += w->high_wall_ms - world_wall(w);
+        judge_clock(w);
+    }
     for (int round = 0; round < 2 && goes_on(w); round++) {
         if (!gate_up(w->gate))
             gate_start(w->gate);
         callers_finish(w);
         run(w, w->now_ms + settle, UINT64_MAX);
     }
+    /* Rounds go on by themselves; a person may have asked for some more. */
+    int64_t round_ms = r->round_gap_max_ms * 2 + settle;
+    uint64_t rounds = (uint64_t)r->rounds + w->granted + 2;
+    for (uint64_t i = 0; i < rounds && goes_on(w) && judge_open_tasks(w); i++)
+        run(w, w->now_ms + round_ms, UINT64_MAX);
     if (goes_on(w) && !gate_up(w->gate))
         judge_break(w, "the gateway does not start although its disk is well");
     if (goes_on(w) && !gate_idle(w->gate))

@@ -55,6 +55,7 @@ struct world_result {
     char what[WORLD_WHAT_BYTES]; /* one sentence */
     uint64_t steps;              /* events done, those after the faults stopped too */
     uint64_t calls, attempts, effects, answers, commits, crashes;
+    uint64_t rounds; /* compensation rounds that began */
     int64_t virtual_ms;
 };
 

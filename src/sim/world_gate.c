@@ -4,134 +4,27 @@
  * as src/gateway does, section by section, so that the two can be read side by side:
  *
  *   here               there
- *   jobs               shard.c (job_submit), store/worker.c: a writer that takes what has queued, a reader, watches
  *   cache              cache.c
  *   visits             visit.c, visit_decide.c, visit_holder.c, visit_answer.c
  *   runs               run.c, run_attempt.c, run_ending.c, settle.c
  *   asking             query.c
- *   receipts           receipts.c
  *   upkeep             upkeep.c
  *   process            gateway.c: start, stop; and what no process does itself, its death
+ *
+ * World_jobs.c, world_receipts.c and world_rounds.c go on with it.
  *
  * Left out, since they decide nothing about a call: HTTP, admission (its denials are drawn), streaming, metrics, logs.
  * With SAMEKEY_PLANTED_BUGS the mistakes of world_bugs.def can be made here.
  */
 #include "base/civil.h"
-#include "base/list.h"
-#include "core/deadline.h"
 #include "core/fingerprint.h"
 #include "core/problem.h"
-#include "sim/world_disk.h"
-#include "sim/world_inside.h"
+#include "sim/world_gate_parts.h"
 
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#ifdef SAMEKEY_PLANTED_BUGS
-#define HAS_BUG(g, name) ((g)->world->p.bug == WORLD_BUG_##name)
-#else
-#define HAS_BUG(g, name) false
-#endif
-
-enum {
-    VISITS_MAX = 512,
-    RUNS_MAX = 512,
-    CACHE_ENTRIES = 128,
-    CACHE_LIFE_MS = 60000,
-    DECISIONS_MAX = 24, /* as VISIT_ROUNDS_MAX */
-    BATCH_MAX = 64,
-    END_AGAIN_MS = 500, /* as RUN_END_RETRY_MS */
-    LEFTOVERS_MAX = 4096,
-    PURGE_BATCH = 50,
-    COMMIT_MS = 4, /* the longest that a commit takes */
-};
-
-struct job {
-    struct list link;
-    struct job *next_idle;
-    struct store_op op;
-    struct gate *gate;
-    void *owner;
-    uint32_t call;
-    int64_t came_ms;    /* when it was made */
-    struct buffer text; /* of an ending that it writes for a call it does not run */
-    void (*then)(struct job *job);
-};
-
-enum visit_phase { VISIT_DECIDING, VISIT_JOINED, VISIT_RUNNING, VISIT_ANSWERED };
-
-struct visit {
-    struct gate *gate;
-    uint32_t slot, call;
-    uint64_t serial;
-    unsigned holds, decisions;
-    bool listens; /* somebody still wants the answer */
-    enum visit_phase phase;
-    struct arrival arrival;
-    int64_t came_ms, budget_end_ms, wait_end_ms, window_ms;
-    struct job *watch;
-    bool joined_operation;
-    struct run *run;
-    struct visit *next_dead;
-};
-
-struct reply {
-    bool head, too_large;
-    int status;
-    struct buffer body;
-};
-
-struct run {
-    struct gate *gate;
-    uint32_t slot, call;
-    uint64_t serial;
-    struct visit *visit;
-    struct call_row row;
-    int64_t store_now_ms, at_ms, covers_since_ms, lease_until_ms;
-    bool lost, ending, pending_stored, resumed;
-    struct job *watch; /* of what a callee has accepted: a report ends it */
-    struct call machine;
-    struct call_effect effect;
-    struct attempt attempts[ATTEMPTS_MAX];
-    size_t attempt_count;
-    struct buffer past_words, attempts_text, result_body;
-    bool has_result;
-    int result_status;
-    uint32_t message; /* of the attempt that is out; WORLD_NONE */
-    uint32_t query;   /* WORLD_NONE */
-    int64_t sent_ms;
-    struct reply reply;
-    uint64_t timer; /* the number of the armed one; 0: none */
-    int jobs;
-};
-
-struct cache_entry {
-    bool used;
-    struct rows rows;
-    struct buffer memory;
-    int64_t until_ms;
-};
-
-struct gate {
-    struct world *world;
-    struct store *store;
-    struct store_reader *reader;
-    unsigned incarnation;
-    char owner[24];
-    bool writing, reading; /* an event for it is on the agenda */
-    struct list queue, reads, answered, watches;
-    struct job *idle;
-    struct list asking; /* endings that wait for a receipt's word */
-    struct visit *visits[VISITS_MAX], *dead;
-    struct run *runs[RUNS_MAX];
-    uint64_t serial;
-    struct cache_entry cache[CACHE_ENTRIES];
-    int64_t leftovers[LEFTOVERS_MAX];
-    size_t leftover_count;
-    bool expiring, purging;
-};
 
 static void decide(struct visit *v, const struct rows *rows);
 static void ask_store(struct visit *v, bool peek);
@@ -139,232 +32,6 @@ static void perform(struct run *run);
 static void run_free(struct run *run);
 static void run_begin(struct visit *v, const struct call_row *row, const struct rows *rows, bool resumed);
 static void visit_drop(struct visit *v);
-static uint32_t query_start(struct gate *g, enum query_owner kind, void *owner, uint32_t call, bool fence,
-                            int64_t first_attempt_ms, int64_t timeout_ms);
-
-static struct world_call *call_of(const struct gate *g, uint32_t call)
-{
-    return &g->world->calls.list[call];
-}
-
-static int64_t now_of(const struct gate *g)
-{
-    return g->world->now_ms;
-}
-
-static uint64_t event_value(const struct gate *g)
-{
-    return g->incarnation;
-}
-
-/* ---- jobs --------------------------------------------------------------------------------------------------- */
-
-static struct job *job_new(struct gate *g, enum store_kind kind, void *owner, uint32_t call,
-                           void (*then)(struct job *))
-{
-    struct job *job;
-    if (g->idle) {
-        job = g->idle;
-        g->idle = job->next_idle;
-        struct buffer memory = job->op.memory;
-        memset(&job->op, 0, sizeof job->op);
-        job->op.memory = memory;
-        buffer_clear(&job->op.memory);
-        buffer_clear(&job->text);
-    } else {
-        job = calloc(1, sizeof *job);
-        if (!job)
-            abort(); /* a simulation without memory has no result */
-    }
-    list_init(&job->link);
-    job->gate = g;
-    job->owner = owner;
-    job->call = call;
-    job->then = then;
-    job->came_ms = g->world->now_ms;
-    job->op.kind = kind;
-    return job;
-}
-
-static void job_free(struct job *job)
-{
-    if (!job)
-        return;
-    list_remove(&job->link);
-    job->next_idle = job->gate->idle;
-    job->gate->idle = job;
-}
-
-static bool job_reads(const struct job *job)
-{
-    return job->op.kind == STORE_LOOKUP || job->op.kind == STORE_READ || job->op.kind == STORE_WATCH ||
-           (job->op.kind == STORE_CLAIM && job->op.peek);
-}
-
-static void job_submit(struct job *job)
-{
-    struct gate *g = job->gate;
-    struct world *w = g->world;
-    if (job_reads(job)) {
-        list_push_back(&g->reads, &job->link);
-        if (!g->reading)
-            world_later(w, world_between(&w->luck, 0, 2), EVENT_READER, 0, event_value(g));
-        g->reading = true;
-    } else {
-        list_push_back(&g->queue, &job->link);
-        if (!g->writing)
-            world_later(w, world_between(&w->luck, 0, COMMIT_MS), EVENT_STORE, 0, event_value(g));
-        g->writing = true;
-    }
-}
-
-static void answer_later(struct gate *g, struct job *job)
-{
-    struct world *w = g->world;
-    if (list_empty(&g->answered))
-        world_later(w, world_between(&w->luck, 0, 2), EVENT_STORE_ANSWERS, 0, event_value(g));
-    list_push_back(&g->answered, &job->link);
-}
-
-static void deliver(struct gate *g)
-{
-    unsigned incarnation = g->incarnation;
-    struct list now;
-    list_init(&now);
-    while (!list_empty(&g->answered)) {
-        struct list *item = g->answered.next;
-        list_remove(item);
-        list_push_back(&now, item);
-    }
-    while (!list_empty(&now)) {
-        struct job *job = LIST_ENTRY(now.next, struct job, link);
-        list_remove(&job->link);
-        list_init(&job->link);
-        assert(incarnation == g->incarnation);
-        job->then(job);
-    }
-}
-
-/* Whoever waits for the row is answered when it does not run any more. */
-static void look_after_watches(struct gate *g)
-{
-    for (struct list *item = g->watches.next, *next; item != &g->watches; item = next) {
-        next = item->next;
-        struct job *watch = LIST_ENTRY(item, struct job, link);
-        watch->op.kind = STORE_READ;
-        store_reader_run(g->reader, &watch->op);
-        watch->op.kind = STORE_WATCH;
-        if (watch->op.status == STATUS_OK && state_running(watch->op.rows.call.state))
-            continue;
-        list_remove(item);
-        answer_later(g, watch);
-    }
-}
-
-static bool changes_rows(const struct job *job)
-{
-    return job->op.done &&
-           (job->op.kind == STORE_END || job->op.kind == STORE_FENCE || job->op.kind == STORE_EXPIRE);
-}
-
-/* As the store's worker does when more has queued meanwhile: the second half runs before the first is on disk. */
-static void write_halves(struct gate *g, struct store_op **ops, size_t count)
-{
-    size_t half = count / 2;
-    enum batch_begun first = store_batch_begin(g->store, ops, half), second = BATCH_AGAIN;
-    if (first == BATCH_BEGUN) {
-        second = store_batch_begin(g->store, ops + half, count - half);
-        store_batch_end(g->store);
-    } else {
-        store_batch(g->store, ops, half);
-    }
-    if (second == BATCH_BEGUN)
-        store_batch_end(g->store);
-    else
-        store_batch(g->store, ops + half, count - half);
-}
-
-/* The writer: what has queued is one transaction, or two of which one runs into the other. The process may die in it. */
-static void write_queue(struct gate *g)
-{
-    struct world *w = g->world;
-    struct store_op *ops[BATCH_MAX];
-    struct job *jobs[BATCH_MAX];
-    size_t count = 0;
-    g->writing = false;
-    while (count < BATCH_MAX && !list_empty(&g->queue)) {
-        jobs[count] = LIST_ENTRY(g->queue.next, struct job, link);
-        list_remove(&jobs[count]->link);
-        list_init(&jobs[count]->link);
-        ops[count] = &jobs[count]->op;
-        count++;
-    }
-    if (!count)
-        return;
-    if (count > 1 && w->result->commits % 2)
-        write_halves(g, ops, count);
-    else
-        store_batch(g->store, ops, count);
-    w->result->commits++;
-    bool changed = false;
-    for (size_t i = 0; i < count; i++) {
-        changed = changed || changes_rows(jobs[i]);
-        answer_later(g, jobs[i]);
-        if (jobs[i]->op.status != STATUS_OK && jobs[i]->op.status != STATUS_CONFLICT)
-            SAY(w, "store", "%s: operation %d for %s",
-                jobs[i]->op.status == STATUS_UNKNOWN ? "cannot tell" : "not written", (int)jobs[i]->op.kind,
-                jobs[i]->call == WORLD_NONE ? "nobody" : call_of(g, jobs[i]->call)->id);
-    }
-    if (disk_is_off()) {
-        gate_crash(g, world_has(w, WORLD_POWER) && world_chance(&w->machine, 500));
-        return;
-    }
-    if (changed)
-        look_after_watches(g);
-    if (!list_empty(&g->queue)) {
-        g->writing = true;
-        world_later(w, world_between(&w->luck, 0, COMMIT_MS), EVENT_STORE, 0, event_value(g));
-    } else if (world_chance(&w->luck, 20)) {
-        store_idle(g->store);
-        if (disk_is_off())
-            gate_crash(g, world_has(w, WORLD_POWER));
-    }
-}
-
-static void read_queue(struct gate *g)
-{
-    g->reading = false;
-    while (!list_empty(&g->reads)) {
-        struct job *job = LIST_ENTRY(g->reads.next, struct job, link);
-        list_remove(&job->link);
-        list_init(&job->link);
-        bool watch = job->op.kind == STORE_WATCH;
-        if (watch)
-            job->op.kind = STORE_READ;
-        store_reader_run(g->reader, &job->op);
-        if (watch)
-            job->op.kind = STORE_WATCH;
-        if (watch && job->op.status == STATUS_OK && state_running(job->op.rows.call.state))
-            list_push_back(&g->watches, &job->link);
-        else
-            answer_later(g, job);
-    }
-    if (disk_is_off())
-        gate_crash(g, world_has(g->world, WORLD_POWER));
-}
-
-/* worker_cancel(): the watch's answer is STATUS_NOT_FOUND. */
-static void cancel_watch(struct job *watch)
-{
-    for (struct list *item = watch->gate->watches.next; item != &watch->gate->watches; item = item->next)
-        if (item == &watch->link) {
-            list_remove(item);
-            watch->op.status = STATUS_NOT_FOUND;
-            answer_later(watch->gate, watch);
-            return;
-        }
-    /* its answer is on the way */
-}
 
 /* ---- cache -------------------------------------------------------------------------------------------------- */
 
@@ -421,22 +88,22 @@ static void cache_put(struct gate *g, const struct rows *rows)
     *e = (struct cache_entry){
         .used = !memory.failed,
         .memory = memory,
-        .until_ms = now_of(g) + life,
+        .until_ms = gate_now(g) + life,
         .rows = {.call = copy, .now_ms = rows->now_ms, .covers_since_ms = rows->covers_since_ms}};
 }
 
-static struct cache_entry *cache_find(struct gate *g, const struct digest *call)
+struct cache_entry *gate_cache_find(struct gate *g, const struct digest *call)
 {
     uint32_t hash;
     memcpy(&hash, call->bytes, sizeof hash);
     struct cache_entry *e = &g->cache[hash % CACHE_ENTRIES];
-    bool here = e->used && digest_equal(&e->rows.call.call_digest, call) && now_of(g) < e->until_ms;
+    bool here = e->used && digest_equal(&e->rows.call.call_digest, call) && gate_now(g) < e->until_ms;
     return here ? e : NULL;
 }
 
-static void cache_drop(struct gate *g, const struct digest *call)
+void gate_cache_drop(struct gate *g, const struct digest *call)
 {
-    struct cache_entry *e = cache_find(g, call);
+    struct cache_entry *e = gate_cache_find(g, call);
     if (e)
         e->used = false;
 }
@@ -485,7 +152,7 @@ static void tell(struct visit *v, enum answer_kind kind, struct slice body, cons
     uint32_t call = v->call;
     visit_hold(v);
     if (take_request(v)) {
-        SAY(g->world, "gateway", "answers %s: %s (%s)", call_of(g, call)->id, answer_kind_text(kind), why);
+        SAY(g->world, "gateway", "answers %s: %s (%s)", gate_call(g, call)->id, answer_kind_text(kind), why);
         judge_answer(g->world, call, kind, body, v->came_ms);
         callers_hear(g->world, call, kind == ANSWER_SUCCESS || kind == ANSWER_FAILED);
     }
@@ -533,7 +200,7 @@ static void unjoin(struct visit *v)
     if (v->watch) {
         struct job *watch = v->watch;
         v->watch = NULL;
-        cancel_watch(watch);
+        gate_cancel_watch(watch);
     }
 }
 
@@ -562,13 +229,13 @@ static void join_over(struct job *job)
             visit_answer_row(v, row);
         cache_put(v->gate, rows);
     }
-    job_free(job);
+    gate_job_free(job);
     visit_drop(v);
 }
 
 static void arm_visit(struct visit *v, int64_t until_ms)
 {
-    world_later(v->gate->world, until_ms > now_of(v->gate) ? until_ms - now_of(v->gate) : 0,
+    world_later(v->gate->world, until_ms > gate_now(v->gate) ? until_ms - gate_now(v->gate) : 0,
                 EVENT_VISIT_TIMER, v->slot, v->serial);
 }
 
@@ -576,19 +243,19 @@ static void join(struct visit *v, const struct call_row *row, bool operation)
 {
     struct gate *g = v->gate;
     if (v->wait_end_ms == 0)
-        v->wait_end_ms = now_of(g) + g->world->rules.wait_ms;
+        v->wait_end_ms = gate_now(g) + g->world->rules.wait_ms;
     int64_t until = v->wait_end_ms < v->budget_end_ms ? v->wait_end_ms : v->budget_end_ms;
     v->joined_operation = operation;
-    if (until <= now_of(g)) {
+    if (until <= gate_now(g)) {
         visit_answer_problem(v, operation ? PROBLEM_OPERATION_IN_PROGRESS : PROBLEM_CALL_IN_PROGRESS);
         return;
     }
-    struct job *job = job_new(g, STORE_WATCH, visit_hold(v), v->call, join_over);
+    struct job *job = gate_job(g, STORE_WATCH, visit_hold(v), v->call, join_over);
     job->op.id = row->id;
     v->watch = job;
     v->phase = VISIT_JOINED;
     arm_visit(v, until);
-    job_submit(job);
+    gate_submit(job);
 }
 
 /* ---- visits: the store's word ------------------------------------------------------------------------------- */
@@ -597,7 +264,7 @@ static void fill_row(const struct visit *v, struct call_row *row)
 {
     const struct gate *g = v->gate;
     const struct world *w = g->world;
-    const struct world_call *c = call_of(g, v->call);
+    const struct world_call *c = gate_call(g, v->call);
     const struct operation *o = &w->operations.list[c->operation];
     static const enum proof proofs[CALLEE_KINDS] = {
         [CALLEE_BESIDE] = PROOF_BESIDE, [CALLEE_ONCE] = PROOF_TRANSACTION};
@@ -650,13 +317,28 @@ static void store_answered(struct job *job)
     } else if (v->listens) {
         decide(v, &op->rows);
     }
-    job_free(job);
+    gate_job_free(job);
     visit_drop(v);
+}
+
+/* The request as it would be sent, where it may be sent again without its caller. */
+static const struct kept_request *keep(struct visit *v)
+{
+    struct kept_request *kept = &v->kept;
+    if (!v->gate->world->rules.still_wanted && !HAS_BUG(v->gate, ROUND_UNWANTED))
+        return NULL;
+    snprintf(v->kept_body, sizeof v->kept_body, "%u", gate_call(v->gate, v->call)->body);
+    kept->has = true;
+    kept->method = slice_text("POST");
+    kept->target = slice_text("/orders");
+    kept->lines = slice_text("Content-Type: application/json\r\n");
+    kept->body = slice_text(v->kept_body);
+    return kept;
 }
 
 static struct job *store_job(struct visit *v, enum store_kind kind)
 {
-    struct job *job = job_new(v->gate, kind, visit_hold(v), v->call, store_answered);
+    struct job *job = gate_job(v->gate, kind, visit_hold(v), v->call, store_answered);
     fill_row(v, &job->op.row);
     return job;
 }
@@ -666,21 +348,23 @@ static void ask_store(struct visit *v, bool peek)
     const struct rules *r = &v->gate->world->rules;
     struct job *job = store_job(v, STORE_CLAIM);
     job->op.peek = peek || HAS_BUG(v->gate, CLAIM_LATE);
+    job->op.keep = job->op.peek ? NULL : keep(v);
     job->op.want_suspect = r->watch_suspects && job->op.row.has_key;
     job->op.block_suspect = v->arrival.block_suspects;
     job->op.id_time_ms = v->arrival.id_time_ms;
     v->phase = VISIT_DECIDING;
-    job_submit(job);
+    gate_submit(job);
 }
 
 static void take(struct visit *v, const struct rows *rows)
 {
     struct job *job = store_job(v, STORE_TAKE);
+    job->op.keep = keep(v);
     job->op.expect_call_id = rows->call.id;
     job->op.expect_call_fence = rows->call.fence;
     job->op.expect_holder_id = rows->holder.id;
     job->op.expect_holder_fence = rows->holder.fence;
-    job_submit(job);
+    gate_submit(job);
 }
 
 static void attach(struct visit *v, const struct rows *rows)
@@ -691,17 +375,15 @@ static void attach(struct visit *v, const struct rows *rows)
     job->op.expect_call_id = rows->call.id;
     job->op.expect_call_fence = rows->call.fence;
     job->op.expect_holder_id = rows->holder.id;
-    job_submit(job);
+    gate_submit(job);
 }
 
 /* ---- visits: the holder's receipt --------------------------------------------------------------------------- */
 
-/* What a receipt's word writes into a row that is UNKNOWN (settle.c). */
-static void settle(struct job *job, const struct receipt_reading *reading)
+/* As settle.c. */
+void gate_settle_row(const struct world *w, struct call_row *row, struct buffer *text,
+                     const struct receipt_reading *reading)
 {
-    struct buffer *text = &job->text;
-    const struct world *w = job->gate->world;
-    struct call_row *row = &job->op.row;
     bool success = reading->answer == RECEIPT_ANSWER_SUCCESS;
     int64_t now = world_wall(w);
     row->state = success ? STATE_SUCCESS : STATE_FAILED;
@@ -728,14 +410,19 @@ static void settle(struct job *job, const struct receipt_reading *reading)
         row->result_headers = slice_text("Content-Type: application/json\r\n");
         row->result_body = buffer_view(text);
     }
-    job->op.from_states = 1u << STATE_UNKNOWN;
-    list_remove(&job->link);
-    list_init(&job->link);
-    job_submit(job);
 }
 
-/* The call whose row this is. Made callIds are found as well as callers' own. */
-static uint32_t call_of_row(const struct gate *g, const struct call_row *row)
+static void settle(struct job *job, const struct receipt_reading *reading)
+{
+    gate_settle_row(job->gate->world, &job->op.row, &job->text, reading);
+    job->op.from_states = 1u << STATE_UNKNOWN;
+    job->op.drop_kept = true;
+    list_remove(&job->link);
+    list_init(&job->link);
+    gate_submit(job);
+}
+
+uint32_t gate_call_of_row(const struct gate *g, const struct call_row *row)
 {
     const struct world *w = g->world;
     for (uint32_t i = w->calls.count; i-- > 0;)
@@ -744,10 +431,9 @@ static uint32_t call_of_row(const struct gate *g, const struct call_row *row)
     return WORLD_NONE;
 }
 
-/* A row to be written back by somebody who only settles it: its texts are the world's. */
-static void keep_row(const struct gate *g, struct call_row *row, uint32_t call)
+void gate_keep_row(const struct gate *g, struct call_row *row, uint32_t call)
 {
-    const struct world_call *c = call_of(g, call);
+    const struct world_call *c = gate_call(g, call);
     row->tenant = row->key_spelling = row->business_ref = row->trace_id = row->attempts =
         row->fingerprint_rules = (struct slice){0};
     row->route = slice_text("orders");
@@ -763,7 +449,7 @@ static void holder_settled(struct job *job)
     struct visit *v = job->owner;
     if (v->listens)
         ask_store(v, true);
-    job_free(job);
+    gate_job_free(job);
     visit_drop(v);
 }
 
@@ -786,16 +472,16 @@ static void ask_holder(struct visit *v, const struct rows *rows)
         decide(v, rows);
         return;
     }
-    uint32_t call = call_of_row(g, &rows->holder);
+    uint32_t call = gate_call_of_row(g, &rows->holder);
     assert(call != WORLD_NONE);
-    struct job *job = job_new(g, STORE_END, visit_hold(v), call, holder_settled);
+    struct job *job = gate_job(g, STORE_END, visit_hold(v), call, holder_settled);
     job->op.row = rows->holder;
     job->op.id = rows->holder.id;
     job->op.fence = rows->holder.fence;
-    keep_row(g, &job->op.row, call);
+    gate_keep_row(g, &job->op.row, call);
     int64_t first = rows->holder.first_attempt_ms ? rows->holder.first_attempt_ms : rows->holder.created_ms;
     list_push_back(&g->asking, &job->link);
-    (void)query_start(g, QUERY_HOLDER, job, call, false, first, p->receipt_timeout_ms);
+    (void)gate_ask(g, QUERY_HOLDER, job, call, false, first, p->receipt_timeout_ms);
 }
 
 /* ---- visits: the decision ----------------------------------------------------------------------------------- */
@@ -813,7 +499,7 @@ static void decide(struct visit *v, const struct rows *rows)
         return;
     }
     keeper_arrive(&v->arrival, rows, &verdict);
-    SAY(g->world, "gateway", "%s: %s%s%s", call_of(g, v->call)->id, keeper_verb_text(verdict.verb),
+    SAY(g->world, "gateway", "%s: %s%s%s", gate_call(g, v->call)->id, keeper_verb_text(verdict.verb),
         verdict.verb == KEEPER_REFUSE ? " " : "",
         verdict.verb == KEEPER_REFUSE ? problem_slug(verdict.problem) : "");
     switch (verdict.verb) {
@@ -850,10 +536,10 @@ static void decide(struct visit *v, const struct rows *rows)
         visit_answer_problem(v, verdict.problem);
         break;
     case KEEPER_ASK_REVERSAL: /* nobody reverses anything here */
-        judge_break(g->world, "%s meets a reversal", call_of(g, v->call)->id);
+        judge_break(g->world, "%s meets a reversal", gate_call(g, v->call)->id);
         break;
     case KEEPER_COMPARE_AGAIN: /* one version and one set of rules here */
-        judge_break(g->world, "%s is to be compared under other rules", call_of(g, v->call)->id);
+        judge_break(g->world, "%s is to be compared under other rules", gate_call(g, v->call)->id);
         break;
     }
 }
@@ -863,7 +549,7 @@ static void decide(struct visit *v, const struct rows *rows)
 static void visit_begin(struct gate *g, const struct caller_request *request)
 {
     struct world *w = g->world;
-    const struct world_call *c = call_of(g, request->call);
+    const struct world_call *c = gate_call(g, request->call);
     const struct operation *o = &w->operations.list[c->operation];
     uint32_t slot = 0;
     while (slot < VISITS_MAX && g->visits[slot])
@@ -878,8 +564,9 @@ static void visit_begin(struct gate *g, const struct caller_request *request)
                         .holds = 1, /* the request's */
                         .listens = true,
                         .phase = VISIT_DECIDING,
-                        .came_ms = now_of(g),
-                        .budget_end_ms = request->budget_ms >= 0 ? now_of(g) + request->budget_ms : INT64_MAX,
+                        .came_ms = gate_now(g),
+                        .budget_end_ms =
+                            request->budget_ms >= 0 ? gate_now(g) + request->budget_ms : INT64_MAX,
                         .window_ms = world_wall(w)};
     v->arrival = (struct arrival){.has_key = o->has_key,
                                   .operation = c->operation_digest,
@@ -892,7 +579,7 @@ static void visit_begin(struct gate *g, const struct caller_request *request)
     g->visits[slot] = v;
     if (request->hangs_up_ms)
         world_later(w, request->hangs_up_ms, EVENT_HANGUP, slot, v->serial);
-    struct cache_entry *cached = c->made ? NULL : cache_find(g, &c->digest);
+    struct cache_entry *cached = c->made ? NULL : gate_cache_find(g, &c->digest);
     if (cached) {
         struct verdict verdict;
         keeper_arrive(&v->arrival, &cached->rows, &verdict);
@@ -923,7 +610,7 @@ static void visit_timer(struct visit *v)
         visit_answer_problem(v,
                              v->joined_operation ? PROBLEM_OPERATION_IN_PROGRESS : PROBLEM_CALL_IN_PROGRESS);
         visit_drop(v);
-    } else if (v->phase == VISIT_RUNNING && now_of(v->gate) >= v->budget_end_ms) {
+    } else if (v->phase == VISIT_RUNNING && gate_now(v->gate) >= v->budget_end_ms) {
         visit_answer_problem(v, PROBLEM_CALL_IN_PROGRESS);
     }
 }
@@ -932,7 +619,7 @@ static void visit_gone(struct visit *v)
 {
     if (!v->listens)
         return;
-    SAY(v->gate->world, "caller", "hangs up on %s", call_of(v->gate, v->call)->id);
+    SAY(v->gate->world, "caller", "hangs up on %s", gate_call(v->gate, v->call)->id);
     visit_hold(v);
     unjoin(v);
     (void)take_request(v);
@@ -948,7 +635,7 @@ static void visit_gone(struct visit *v)
 
 static int64_t store_now(const struct run *run)
 {
-    return run->store_now_ms + (now_of(run->gate) - run->at_ms);
+    return run->store_now_ms + (gate_now(run->gate) - run->at_ms);
 }
 
 static void reply_clear(struct reply *r)
@@ -973,18 +660,22 @@ static void run_free(struct run *run)
     struct visit *v = run->visit;
     if (run->watch) {
         run->watch->owner = NULL;
-        cancel_watch(run->watch);
+        gate_cancel_watch(run->watch);
     }
+    void (*over)(void *) = run->over;
+    void *owner = run->owner;
     run_release(run);
     if (v) {
         v->run = NULL;
         visit_drop(v);
     }
+    if (over)
+        over(owner);
 }
 
 static void feed(struct run *run, struct call_event *event)
 {
-    event->now_ms = now_of(run->gate);
+    event->now_ms = gate_now(run->gate);
     event->random = prng_double(&run->gate->world->luck);
     call_step(&run->machine, event, &run->effect);
     perform(run);
@@ -1007,7 +698,7 @@ static struct rows rows_of(struct run *run)
 
 static void lose(struct run *run, const struct rows *rows)
 {
-    SAY(run->gate->world, "gateway", "has lost %s to another", call_of(run->gate, run->call)->id);
+    SAY(run->gate->world, "gateway", "has lost %s to another", gate_call(run->gate, run->call)->id);
     run->lost = true;
     if (run->visit && run->visit->listens) {
         if (rows->call.id && !state_running(rows->call.state))
@@ -1057,7 +748,7 @@ static void attempt_over(struct run *run, const struct evidence *evidence, int64
     }
     run->attempts[run->attempt_count++] = (struct attempt){
         .n = run->effect.attempt,
-        .started_ms = store_now(run) - (now_of(g) - run->sent_ms),
+        .started_ms = store_now(run) - (gate_now(g) - run->sent_ms),
         .ended_ms = store_now(run),
         .outcome = outcome,
         .status = evidence->status,
@@ -1147,12 +838,13 @@ static void put_on_wire(struct run *run)
     if (!m)
         abort();
     reply_clear(&run->reply);
-    run->sent_ms = now_of(g);
+    run->sent_ms = gate_now(g);
     run->message = number;
     m->call = run->call;
     m->run = run->slot;
     m->run_serial = run->serial;
-    m->body = call_of(g, run->call)->body;
+    m->body = run->body;
+    m->by_round = run->over != NULL;
     m->attempt = run->effect.attempt;
     m->fence = run->row.fence;
     m->has_key = run->row.has_key;
@@ -1168,7 +860,7 @@ static void put_on_wire(struct run *run)
 
 static struct job *owner_job(struct run *run, enum store_kind kind, void (*then)(struct job *))
 {
-    struct job *job = job_new(run->gate, kind, run, run->call, then);
+    struct job *job = gate_job(run->gate, kind, run, run->call, then);
     run->jobs++;
     job->op.row = run->row;
     job->op.id = run->row.id;
@@ -1178,7 +870,7 @@ static struct job *owner_job(struct run *run, enum store_kind kind, void (*then)
 
 static void lease_moved(struct run *run)
 {
-    run->lease_until_ms = now_of(run->gate) + run->gate->world->rules.lease_ms;
+    run->lease_until_ms = gate_now(run->gate) + run->gate->world->rules.lease_ms;
 }
 
 static void arm_lease(struct run *run)
@@ -1196,7 +888,7 @@ static void renewed(struct job *job)
     bool conflict = job->op.status == STATUS_CONFLICT;
     if (!lost_and_done(run) && conflict && !run->ending)
         lose(run, &job->op.rows);
-    job_free(job);
+    gate_job_free(job);
 }
 
 static void lease_timer(struct run *run)
@@ -1205,7 +897,7 @@ static void lease_timer(struct run *run)
         return;
     struct job *job = owner_job(run, STORE_RENEW, renewed);
     job->op.row.lease_end_ms = store_now(run) + run->gate->world->rules.lease_ms;
-    job_submit(job);
+    gate_submit(job);
     arm_lease(run);
 }
 
@@ -1226,7 +918,7 @@ static void attempt_stored(struct job *job)
     } else {
         feed_denied(run, CALL_DENIED_BUDGET, 1000);
     }
-    job_free(job);
+    gate_job_free(job);
 }
 
 static void store_attempt(struct run *run)
@@ -1238,7 +930,7 @@ static void store_attempt(struct run *run)
     job->op.row.lease_end_ms = store_now(run) + run->gate->world->rules.lease_ms;
     if (!job->op.row.first_attempt_ms)
         job->op.row.first_attempt_ms = store_now(run);
-    job_submit(job);
+    gate_submit(job);
 }
 
 static void do_send(struct run *run)
@@ -1250,7 +942,7 @@ static void do_send(struct run *run)
         feed_denied(run, world_chance(&w->luck, 500) ? CALL_DENIED_BUDGET : CALL_DENIED_BREAKER, 1000);
         return;
     }
-    bool lease_holds = run->lease_until_ms >= now_of(g) + run->effect.timeout_ms;
+    bool lease_holds = run->lease_until_ms >= gate_now(g) + run->effect.timeout_ms;
     if ((run->effect.attempt <= run->row.attempt_count && lease_holds) || HAS_BUG(g, NEW_NUMBERS))
         put_on_wire(run);
     else
@@ -1285,8 +977,8 @@ static void do_ask(struct run *run)
         feed(run, &event);
         return;
     }
-    run->query = query_start(run->gate, QUERY_RUN, run, run->call, fence, run->row.first_attempt_ms,
-                             run->effect.timeout_ms);
+    run->query = gate_ask(run->gate, QUERY_RUN, run, run->call, fence, run->row.first_attempt_ms,
+                          run->effect.timeout_ms);
 }
 
 /* ---- runs: waiting ------------------------------------------------------------------------------------------ */
@@ -1295,7 +987,7 @@ static void arm_run(struct run *run, int64_t until_ms)
 {
     struct gate *g = run->gate;
     run->timer = ++g->serial;
-    world_later(g->world, until_ms > now_of(g) ? until_ms - now_of(g) : 0, EVENT_RUN_TIMER, run->slot,
+    world_later(g->world, until_ms > gate_now(g) ? until_ms - gate_now(g) : 0, EVENT_RUN_TIMER, run->slot,
                 run->timer);
 }
 
@@ -1310,7 +1002,7 @@ static void pending_stored(struct job *job)
     } else if (run->visit && run->visit->listens) {
         tell(run->visit, ANSWER_PENDING, slice_of("", 0), "accepted");
     }
-    job_free(job);
+    gate_job_free(job);
 }
 
 /* Its row ended without us: the service reported. */
@@ -1321,7 +1013,7 @@ static void ended_elsewhere(struct job *job)
         run->watch = NULL;
     if (run && !run->lost && !run->ending && job->op.status == STATUS_OK)
         lose(run, &job->op.rows);
-    job_free(job);
+    gate_job_free(job);
 }
 
 static void do_wait(struct run *run)
@@ -1336,10 +1028,10 @@ static void do_wait(struct run *run)
     struct job *job = owner_job(run, STORE_ATTEMPT, pending_stored);
     job->op.row.maybe_ran = true;
     job->op.row.lease_end_ms = store_now(run) + run->gate->world->rules.lease_ms;
-    job_submit(job);
-    run->watch = job_new(run->gate, STORE_WATCH, run, run->call, ended_elsewhere);
+    gate_submit(job);
+    run->watch = gate_job(run->gate, STORE_WATCH, run, run->call, ended_elsewhere);
     run->watch->op.id = run->row.id;
-    job_submit(run->watch);
+    gate_submit(run->watch);
 }
 
 /* ---- runs: the ending --------------------------------------------------------------------------------------- */
@@ -1435,16 +1127,16 @@ static void ended(struct job *job)
     } else {
         if (run->visit && run->visit->listens)
             visit_answer_problem(run->visit, PROBLEM_OUTCOME_UNKNOWN);
-        arm_run(run, now_of(g) + END_AGAIN_MS);
+        arm_run(run, gate_now(g) + END_AGAIN_MS);
     }
-    job_free(job);
+    gate_job_free(job);
 }
 
 static void do_end(struct run *run)
 {
     struct call_row *row = &run->row;
     const struct call_effect *fx = &run->effect;
-    SAY(run->gate->world, "gateway", "%s ends %s%s%s%s", call_of(run->gate, run->call)->id,
+    SAY(run->gate->world, "gateway", "%s ends %s%s%s%s", gate_call(run->gate, run->call)->id,
         state_text(fx->state), fx->final ? ", final" : "", fx->reason ? ": " : "", reason_text(fx->reason));
     run->ending = true;
     row->state = fx->state;
@@ -1462,9 +1154,13 @@ static void do_end(struct run *run)
     struct job *job = owner_job(run, STORE_END, ended);
     job->op.from_states = 1u << STATE_PROCESSING | (run->resumed ? 1u << STATE_UNKNOWN : 0);
     job->op.answer_only = fx->state == STATE_FAILED && !fx->final;
-    job->op.make_task = fx->state == STATE_UNKNOWN;
-    job->op.task_due_ms = store_now(run) + run->gate->world->rules.round_gap_ms;
-    job_submit(job);
+    const struct rules *r = &run->gate->world->rules;
+    bool compensate = fx->state == STATE_FAILED && fx->final && r->compensates;
+    job->op.make_task = fx->state == STATE_UNKNOWN || compensate;
+    job->op.task_cause = compensate ? TASK_CAUSE_FAILED : TASK_CAUSE_UNKNOWN;
+    job->op.drop_kept = r->still_wanted && !compensate;
+    job->op.task_due_ms = store_now(run) + r->round_gap_ms;
+    gate_submit(job);
 }
 
 static void perform(struct run *run)
@@ -1526,11 +1222,11 @@ static void read_past(struct run *run, struct call_past *past)
     past->closed_age_ms = run->store_now_ms > last_ms ? run->store_now_ms - last_ms : 0;
 }
 
-static void run_begin(struct visit *v, const struct call_row *row, const struct rows *rows, bool resumed)
+static struct run *run_make(struct gate *g, uint32_t call, const struct call_row *row,
+                            const struct rows *rows, bool resumed)
 {
-    struct gate *g = v->gate;
     struct world *w = g->world;
-    const struct operation *o = &w->operations.list[call_of(g, v->call)->operation];
+    const struct operation *o = &w->operations.list[gate_call(g, call)->operation];
     uint32_t slot = 0;
     while (slot < RUNS_MAX && g->runs[slot])
         slot++;
@@ -1539,18 +1235,18 @@ static void run_begin(struct visit *v, const struct call_row *row, const struct 
         abort(); /* more runs than this world can have callers' patience for */
     run->gate = g;
     run->slot = slot;
-    run->call = v->call;
+    run->call = call;
+    run->body = gate_call(g, call)->body;
     run->serial = ++g->serial;
     run->message = run->query = WORLD_NONE;
     run->store_now_ms = rows->now_ms;
     run->covers_since_ms = rows->covers_since_ms;
     run->resumed = resumed;
-    run->at_ms = now_of(g);
+    run->at_ms = gate_now(g);
     g->runs[slot] = run;
     run->row = *row;
     buffer_slice(&run->attempts_text, row->attempts);
-    run->row.attempts = buffer_view(&run->attempts_text);
-    keep_row(g, &run->row, v->call);
+    gate_keep_row(g, &run->row, call);
     run->row.attempts = buffer_view(&run->attempts_text);
     run->row.owner = slice_text(g->owner);
     run->row.key = slice_text(o->has_key ? o->key : "");
@@ -1561,6 +1257,33 @@ static void run_begin(struct visit *v, const struct call_row *row, const struct 
     if (HAS_BUG(g, NO_WAIT))
         policy.resend_after_ms = 0;
     call_init(&run->machine, &policy);
+    return run;
+}
+
+void gate_run_alone(struct gate *g, const struct run_alone *ask, const struct rows *rows, bool resumed)
+{
+    struct run *run = run_make(g, ask->call, &rows->call, rows, resumed);
+    run->body = ask->body;
+    run->over = ask->over;
+    run->owner = ask->owner;
+    run->machine.policy.retries = ask->retries;
+    lease_moved(run);
+    arm_lease(run);
+    struct call_event event = {.type = CALL_EV_START,
+                               .deadline_ms = deadline_add(gate_now(g), g->world->rules.deadline_ms)};
+    if (resumed)
+        read_past(run, &event.past);
+    event.past.closed_age_ms = ask->closed_age_ms;
+    if (HAS_BUG(g, ROUND_BLIND))
+        event.past.maybe_ran = event.past.pending = false;
+    feed(run, &event);
+}
+
+static void run_begin(struct visit *v, const struct call_row *row, const struct rows *rows, bool resumed)
+{
+    struct gate *g = v->gate;
+    struct world *w = g->world;
+    struct run *run = run_make(g, v->call, row, rows, resumed);
     if (!v->listens) {
         /* Claimed, and its caller is gone with the request: it ends as not executed. */
         bool maybe_ran = run->row.maybe_ran;
@@ -1578,12 +1301,12 @@ static void run_begin(struct visit *v, const struct call_row *row, const struct 
         arm_visit(v, v->budget_end_ms);
     lease_moved(run);
     arm_lease(run);
-    int64_t budget = v->budget_end_ms == INT64_MAX ? DEADLINE_NO_BUDGET : v->budget_end_ms - now_of(g);
+    int64_t budget = v->budget_end_ms == INT64_MAX ? DEADLINE_NO_BUDGET : v->budget_end_ms - gate_now(g);
     struct call_event event = {.type = CALL_EV_START,
                                .deadline_ms =
-                                   deadline_from(now_of(g), w->rules.deadline_ms, budget > 0 ? budget : 0)};
+                                   deadline_from(gate_now(g), w->rules.deadline_ms, budget > 0 ? budget : 0)};
     if (budget == DEADLINE_NO_BUDGET)
-        event.deadline_ms = deadline_from(now_of(g), w->rules.deadline_ms, DEADLINE_NO_BUDGET);
+        event.deadline_ms = deadline_from(gate_now(g), w->rules.deadline_ms, DEADLINE_NO_BUDGET);
     if (resumed)
         read_past(run, &event.past);
     feed(run, &event);
@@ -1602,7 +1325,7 @@ static void claimed_late(struct job *job)
     } else {
         lose(run, &job->op.rows);
     }
-    job_free(job);
+    gate_job_free(job);
 }
 
 static void claim_late(struct visit *v)
@@ -1615,17 +1338,17 @@ static void claim_late(struct visit *v)
     struct run *run = v->run;
     if (!run)
         return;
-    struct job *job = job_new(g, STORE_CLAIM, run, v->call, claimed_late);
+    struct job *job = gate_job(g, STORE_CLAIM, run, v->call, claimed_late);
     fill_row(v, &job->op.row);
     run->jobs++;
-    job_submit(job);
+    gate_submit(job);
 }
 #endif
 
 /* ---- asking ------------------------------------------------------------------------------------------------- */
 
-static uint32_t query_start(struct gate *g, enum query_owner kind, void *owner, uint32_t call, bool fence,
-                            int64_t first_attempt_ms, int64_t timeout_ms)
+uint32_t gate_ask(struct gate *g, enum query_owner kind, void *owner, uint32_t call, bool fence,
+                  int64_t first_attempt_ms, int64_t timeout_ms)
 {
     struct world *w = g->world;
     uint32_t number = w->queries.count;
@@ -1654,7 +1377,7 @@ static void query_over(struct gate *g, uint32_t number, bool answered)
         return;
     q->over = true;
     const struct callee_receipt *told = &q->told;
-    const char *id = call_of(g, q->call)->id;
+    const char *id = gate_call(g, q->call)->id;
     struct buffer body = {0};
     if (answered && q->garbled) {
         buffer_text(&body, "<html>404</html>");
@@ -1691,158 +1414,17 @@ static void query_over(struct gate *g, uint32_t number, bool answered)
     case QUERY_LEFTOVER:
         leftover_answered(q->owner, &reading);
         break;
+    case QUERY_ROUND:
+        rounds_answered(q->owner, &reading);
+        break;
     }
     receipt_reading_fini(&reading);
 }
-
-/* ---- receipts: read, fence, report -------------------------------------------------------------------------- */
-
-static void looked_up(struct job *job)
-{
-    struct gate *g = job->gate;
-    struct world *w = g->world;
-    const struct world_call *c = call_of(g, job->call);
-    const struct rows *rows = &job->op.rows;
-    bool beyond = !rows->call.id && c->id_time_ms && c->id_time_ms < rows->covers_since_ms;
-    if (job->op.status == STATUS_OK && !beyond)
-        judge_standing(w, job->call, rows, job->came_ms);
-    job_free(job);
-}
-
-static void begin_read(struct gate *g, uint32_t call)
-{
-    const struct world_call *c = call_of(g, call);
-    struct cache_entry *cached = cache_find(g, &c->digest);
-    if (cached && cached->rows.call.state == STATE_SUCCESS) {
-        judge_standing(g->world, call, &cached->rows, now_of(g));
-        return;
-    }
-    struct job *job = job_new(g, STORE_LOOKUP, NULL, call, looked_up);
-    job->op.row.call_digest = c->digest;
-    job->op.row.call_id = slice_text(c->id);
-    job_submit(job);
-}
-
-static void changed(struct job *job)
-{
-    struct gate *g = job->gate;
-    struct world *w = g->world;
-    const struct call_row *row = &job->op.rows.call;
-    bool good = job->op.status == STATUS_OK || job->op.status == STATUS_CONFLICT;
-    if (good && job->op.kind == STORE_FENCE) {
-        if (job->op.done)
-            cache_drop(g, &call_of(g, job->call)->digest);
-        SAY(w, "gateway", "fence of %s: %s", call_of(g, job->call)->id,
-            job->op.done ? "done" : state_text(row->state));
-        if (job->op.done || (row->state == STATE_FAILED && row->final))
-            judge_answer(w, job->call, ANSWER_FAILED, slice_of("", 0), now_of(g));
-        else if (row->state == STATE_SUCCESS)
-            judge_answer(w, job->call, ANSWER_SUCCESS, slice_of("", 0), now_of(g));
-    } else if (good && job->op.kind == STORE_END && job->op.status == STATUS_OK) {
-        cache_drop(g, &call_of(g, job->call)->digest);
-        SAY(w, "gateway", "takes the report on %s", call_of(g, job->call)->id);
-    }
-    job_free(job);
-}
-
-static void do_fence(struct gate *g, uint32_t call, bool names_key)
-{
-    struct world *w = g->world;
-    const struct world_call *c = call_of(g, call);
-    const struct operation *o = &w->operations.list[c->operation];
-    struct job *job = job_new(g, STORE_FENCE, NULL, call, changed);
-    struct call_row *row = &job->op.row;
-    row->call_digest = c->digest;
-    row->call_id = slice_text(c->id);
-    row->owner = slice_text(g->owner);
-    if (names_key && o->has_key) {
-        row->has_key = true;
-        row->route = slice_text("orders");
-        row->scope = slice_text("orders /orders");
-        row->key = slice_text(o->key);
-        row->operation_digest = c->operation_digest;
-    }
-    row->result_expires_ms = row->key_expires_ms = row->tombstone_expires_ms =
-        deadline_add(world_wall(w), w->rules.tombstone_life_ms);
-    job_submit(job);
-}
-
-static void fence_checked(struct job *job)
-{
-    if (job->op.status == STATUS_OK)
-        do_fence(job->gate, job->call, job->owner != NULL);
-    job_free(job);
-}
-
-static void report_checked(struct job *job)
-{
-    struct gate *g = job->gate;
-    const struct rules *r = &g->world->rules;
-    const struct rows *rows = &job->op.rows;
-    const struct call_row *row = &rows->call;
-    enum call_state reported = job->owner ? STATE_SUCCESS : STATE_FAILED;
-    bool ended_already = row->state == STATE_SUCCESS || row->state == STATE_FAILED;
-    if (job->op.status == STATUS_OK && row->id && !(ended_already && row->state == reported)) {
-        struct job *change = job_new(g, ended_already ? STORE_TASK : STORE_END, NULL, job->call, changed);
-        change->op.id = row->id;
-        change->op.task_due_ms = rows->now_ms;
-        if (!ended_already) {
-            struct call_row *end = &change->op.row;
-            end->state = reported;
-            end->final = true;
-            end->reason = REASON_REPORTED;
-            end->attempt_count = row->attempt_count;
-            end->result_expires_ms = deadline_add(rows->now_ms, r->result_life_ms);
-            end->key_expires_ms = deadline_add(rows->now_ms, r->key_life_ms);
-            end->tombstone_expires_ms = deadline_add(rows->now_ms, r->tombstone_life_ms);
-            if (reported == STATE_SUCCESS) {
-                end->has_result = end->body_kept = true;
-                end->result_status = 200;
-                end->result_headers = slice_text("Content-Type: application/json\r\n");
-                end->result_body = slice_text("{\"reported\":true}");
-            }
-            change->op.any_fence = true;
-            change->op.from_states = 1u << STATE_PROCESSING | 1u << STATE_UNKNOWN | 1u << STATE_RECEIVED;
-        }
-        job_submit(change);
-    }
-    job_free(job);
-}
-
-static void look_first(struct gate *g, uint32_t call, bool flag, void (*then)(struct job *))
-{
-    static char yes;
-    const struct world_call *c = call_of(g, call);
-    struct job *job = job_new(g, STORE_LOOKUP, flag ? &yes : NULL, call, then);
-    job->op.row.call_digest = c->digest;
-    job->op.row.call_id = slice_text(c->id);
-    job_submit(job);
-}
-
-void gate_report(struct gate *g, uint32_t call, bool success)
-{
-    SAY(g->world, "callee", "reports %s of %s", success ? "SUCCESS" : "FAILED", call_of(g, call)->id);
-    look_first(g, call, success, report_checked);
-}
-
-void gate_request(struct gate *g, const struct caller_request *request)
-{
-    if (!gate_up(g))
-        return; /* connection refused */
-    judge_asked(g->world, request->call);
-    if (request->kind == REQUEST_CALL)
-        visit_begin(g, request);
-    else if (request->kind == REQUEST_READ)
-        begin_read(g, request->call);
-    else
-        look_first(g, request->call, request->names_key, fence_checked);
-}
-
 /* ---- upkeep ------------------------------------------------------------------------------------------------- */
 
 static void leftover_settled(struct job *job)
 {
-    job_free(job);
+    gate_job_free(job);
 }
 
 static void leftover_answered(struct job *job, const struct receipt_reading *reading)
@@ -1859,34 +1441,34 @@ static void row_read(struct job *job)
     const struct call_row *row = &job->op.rows.call;
     const struct call_policy *p = &g->world->rules.policy;
     bool askable = job->op.status == STATUS_OK && row->id && row->state == STATE_UNKNOWN && p->has_receipts;
-    uint32_t call = askable ? call_of_row(g, row) : WORLD_NONE;
+    uint32_t call = askable ? gate_call_of_row(g, row) : WORLD_NONE;
     if (call != WORLD_NONE) {
-        struct job *end = job_new(g, STORE_END, NULL, call, leftover_settled);
+        struct job *end = gate_job(g, STORE_END, NULL, call, leftover_settled);
         end->op.row = *row;
         end->op.id = row->id;
         end->op.fence = row->fence;
-        keep_row(g, &end->op.row, call);
+        gate_keep_row(g, &end->op.row, call);
         list_push_back(&g->asking, &end->link);
-        (void)query_start(g, QUERY_LEFTOVER, end, call, false,
-                          row->first_attempt_ms ? row->first_attempt_ms : row->created_ms,
-                          p->receipt_timeout_ms);
+        (void)gate_ask(g, QUERY_LEFTOVER, end, call, false,
+                       row->first_attempt_ms ? row->first_attempt_ms : row->created_ms,
+                       p->receipt_timeout_ms);
     }
-    job_free(job);
+    gate_job_free(job);
 }
 
 static void ask_next(struct gate *g)
 {
     while (g->leftover_count) {
-        struct job *job = job_new(g, STORE_READ, NULL, WORLD_NONE, row_read);
+        struct job *job = gate_job(g, STORE_READ, NULL, WORLD_NONE, row_read);
         job->op.id = g->leftovers[--g->leftover_count];
-        job_submit(job);
+        gate_submit(job);
     }
 }
 
 #ifdef SAMEKEY_PLANTED_BUGS
 static void freed(struct job *job)
 {
-    job_free(job);
+    gate_job_free(job);
 }
 #endif
 
@@ -1899,35 +1481,35 @@ static void expired(struct job *job)
             g->leftovers[g->leftover_count++] = job->op.expired[i];
 #ifdef SAMEKEY_PLANTED_BUGS
         if (HAS_BUG(g, FREE_LEASE)) {
-            struct job *end = job_new(g, STORE_END, NULL, WORLD_NONE, freed);
+            struct job *end = gate_job(g, STORE_END, NULL, WORLD_NONE, freed);
             end->op.id = job->op.expired[i];
             end->op.any_fence = true;
             end->op.from_states = 1u << STATE_UNKNOWN;
             end->op.row.state = STATE_FAILED;
             end->op.row.reason = REASON_NOT_EXECUTED;
             end->op.row.key_expires_ms = end->op.row.tombstone_expires_ms = INT64_MAX;
-            job_submit(end);
+            gate_submit(end);
         }
 #endif
     }
     if (job->op.count)
         SAY(g->world, "gateway", "%zu leases of an earlier process have run out", job->op.count);
     ask_next(g);
-    job_free(job);
+    gate_job_free(job);
 }
 
 static void tick(struct gate *g)
 {
     struct world *w = g->world;
     if (!g->expiring) {
-        struct job *job = job_new(g, STORE_EXPIRE, NULL, WORLD_NONE, expired);
+        struct job *job = gate_job(g, STORE_EXPIRE, NULL, WORLD_NONE, expired);
         job->op.limit = STORE_IDS_MAX;
         job->op.row.owner = slice_text(g->owner);
-        job->op.task_due_ms = world_wall(w);
+        job->op.task_due_ms = deadline_add(world_wall(w), w->rules.round_gap_ms);
         g->expiring = true;
-        job_submit(job);
+        gate_submit(job);
     }
-    world_later(w, w->rules.tick_ms, EVENT_TICK, 0, event_value(g));
+    world_later(w, w->rules.tick_ms, EVENT_TICK, 0, gate_value(g));
 }
 
 static void purged(struct job *job)
@@ -1937,18 +1519,33 @@ static void purged(struct job *job)
     g->purging = false;
     if (job->op.count)
         SAY(g->world, "gateway", "purges %zu rows", job->op.count);
-    world_later(g->world, more ? 20 : g->world->rules.purge_every_ms, EVENT_PURGE, 0, event_value(g));
-    job_free(job);
+    world_later(g->world, more ? 20 : g->world->rules.purge_every_ms, EVENT_PURGE, 0, gate_value(g));
+    gate_job_free(job);
 }
 
 static void purge(struct gate *g)
 {
     if (g->purging)
         return;
-    struct job *job = job_new(g, STORE_PURGE, NULL, WORLD_NONE, purged);
+    struct job *job = gate_job(g, STORE_PURGE, NULL, WORLD_NONE, purged);
     job->op.limit = PURGE_BATCH;
     g->purging = true;
-    job_submit(job);
+    gate_submit(job);
+}
+
+/* ---- what comes ---------------------------------------------------------------------------------------------- */
+
+void gate_request(struct gate *g, const struct caller_request *request)
+{
+    if (!gate_up(g))
+        return; /* connection refused */
+    judge_asked(g->world, request->call);
+    if (request->kind == REQUEST_CALL)
+        visit_begin(g, request);
+    else if (request->kind == REQUEST_READ)
+        gate_begin_read(g, request->call);
+    else
+        gate_begin_fence(g, request->call, request->names_key);
 }
 
 /* ---- the process -------------------------------------------------------------------------------------------- */
@@ -1986,7 +1583,7 @@ bool gate_idle(const struct gate *g)
     for (int i = 0; i < RUNS_MAX; i++)
         if (g->runs[i])
             return false;
-    return true;
+    return g->working == (g->taking ? 1 : 0); /* it looks for tasks for ever */
 }
 
 void gate_start(struct gate *g)
@@ -2020,13 +1617,14 @@ void gate_start(struct gate *g)
     SAY(w, "gateway", "starts as %s", g->owner);
     judge_file(w, false);
     tick(g);
-    world_later(w, w->rules.purge_every_ms, EVENT_PURGE, 0, event_value(g));
+    rounds_look(g);
+    world_later(w, w->rules.purge_every_ms, EVENT_PURGE, 0, gate_value(g));
 }
 
 static void forget_jobs(struct list *jobs)
 {
     while (!list_empty(jobs))
-        job_free(LIST_ENTRY(jobs->next, struct job, link));
+        gate_job_free(LIST_ENTRY(jobs->next, struct job, link));
 }
 
 /* What a process has in memory goes with it: those who waited hear nothing. */
@@ -2037,6 +1635,7 @@ static void forget_all(struct gate *g)
     forget_jobs(&g->answered);
     forget_jobs(&g->watches);
     forget_jobs(&g->asking);
+    rounds_forget(g);
     for (int i = 0; i < RUNS_MAX; i++)
         if (g->runs[i])
             run_release(g->runs[i]);
@@ -2091,7 +1690,7 @@ void gate_stop(struct gate *g)
         list_remove(&job->link);
         list_init(&job->link);
         store_batch(g->store, &op, 1);
-        job_free(job);
+        gate_job_free(job);
     }
     go_down(g, DISK_LOSES_ALL);
 }
@@ -2116,7 +1715,7 @@ void gate_event(struct gate *g, enum world_event kind, uint32_t who, uint64_t va
     sweep(g);
     struct run *run = who < RUNS_MAX ? g->runs[who] : NULL;
     struct visit *v = visit_at(g, who, value);
-    bool ours = gate_up(g) && value == event_value(g);
+    bool ours = gate_up(g) && value == gate_value(g);
     switch (kind) {
     case EVENT_HANGUP:
         if (v)
@@ -2149,15 +1748,15 @@ void gate_event(struct gate *g, enum world_event kind, uint32_t who, uint64_t va
         break;
     case EVENT_STORE:
         if (ours)
-            write_queue(g);
+            gate_write_queue(g);
         break;
     case EVENT_STORE_ANSWERS:
         if (ours)
-            deliver(g);
+            gate_deliver(g);
         break;
     case EVENT_READER:
         if (ours)
-            read_queue(g);
+            gate_read_queue(g);
         break;
     case EVENT_TICK:
         if (ours)
@@ -2166,6 +1765,20 @@ void gate_event(struct gate *g, enum world_event kind, uint32_t who, uint64_t va
     case EVENT_PURGE:
         if (ours)
             purge(g);
+        break;
+    case EVENT_ROUND_LOOK:
+        if (ours) {
+            g->looking = false;
+            rounds_look(g);
+        }
+        break;
+    case EVENT_ROUND_WRITE:
+        if (gate_up(g))
+            rounds_write_again(g, who, value);
+        break;
+    case EVENT_PERSON:
+        if (gate_up(g))
+            rounds_person(g, (int64_t)value);
         break;
     default:
         abort(); /* an event that nobody knows */

@@ -5,6 +5,9 @@
  *   world.c          a seed's rules, the events in order, the network, the end
  *   world_callers.c  the people: new calls, repeats, swapped keys, hang-ups
  *   world_gate.c     the gateway: keeper verdicts and call effects performed on the store and the network
+ *   world_jobs.c     its queues before the store
+ *   world_receipts.c what people ask it beside calls
+ *   world_rounds.c   its compensation rounds
  *   world_callee.c   the service: effects and honest receipts
  *   world_judge.c    what must never be
  *   world_disk.c     the disk under the store
@@ -47,8 +50,11 @@ enum world_event {
     EVENT_READER,
     EVENT_TICK,
     EVENT_PURGE,
-    EVENT_START,   /* the gateway starts */
-    EVENT_TROUBLE, /* something is decided about faults of process, disk and clock */
+    EVENT_ROUND_LOOK,
+    EVENT_ROUND_WRITE, /* who: round, value: its serial */
+    EVENT_PERSON,      /* somebody wants another round; value: task */
+    EVENT_START,       /* the gateway starts */
+    EVENT_TROUBLE,     /* something is decided about faults of process, disk and clock */
     EVENT_DISK_WELL,
     EVENT_KINDS
 };
@@ -70,7 +76,10 @@ struct rules {
     unsigned callers;
     struct call_policy policy;
     struct outcome_rules outcome;
-    int64_t deadline_ms, lease_ms, wait_ms, resend_ms, tick_ms, purge_every_ms, round_gap_ms;
+    int64_t deadline_ms, lease_ms, wait_ms, resend_ms, tick_ms, purge_every_ms, round_gap_ms,
+        round_gap_max_ms;
+    int rounds;
+    bool still_wanted, compensates; /* compensates: on_failed = compensate */
     int64_t result_life_ms, key_life_ms, tombstone_life_ms;
     bool short_lives;
     int64_t memory_ms; /* the callee forgets receipts after this; 0: never */
@@ -127,6 +136,8 @@ struct world_call {
     bool ever; /* it took effect, and be it before the store forgot it */
     enum ended_as ended;
     int64_t ended_at_ms;  /* when it was first told */
+    bool fenced;          /* the callee was heard to say that it can never run */
+    uint64_t round;       /* the round that acts now; 0: none */
     uint64_t answer_hash; /* of its first SUCCESS answer; 0: none yet */
     int64_t low_wall_ms;
 };
@@ -141,6 +152,7 @@ struct message {
     int64_t fence, sent_ms;
     unsigned fate; /* world_callee.c: the same for every copy */
     bool judged;   /* its ending is known to the judge */
+    bool by_round; /* no caller asked for it */
 };
 
 enum request_kind { REQUEST_CALL, REQUEST_READ, REQUEST_FENCE };
@@ -165,7 +177,7 @@ struct callee_answer {
     char body[72];
 };
 
-enum query_owner { QUERY_RUN, QUERY_HOLDER, QUERY_LEFTOVER };
+enum query_owner { QUERY_RUN, QUERY_HOLDER, QUERY_LEFTOVER, QUERY_ROUND };
 
 /* A receipt query, or a fence, on its way. */
 struct query {
@@ -219,6 +231,7 @@ struct world {
     GROWING(struct query, queries);
     GROWING(struct work, works);
     uint32_t effects;
+    uint64_t granted; /* rounds that people wanted */
     struct gate *gate;
 };
 
@@ -310,6 +323,15 @@ void judge_receipt(struct world *w, uint32_t call, enum receipt_answer answer, e
                    bool fence, int64_t asked_ms);
 /* The call took effect, by a request that was sent at `sent_ms`. */
 void judge_effect(struct world *w, const struct message *m);
+/* A round of the call begins, and has done what it does outside; one at a time. `round` is a number of its own. */
+void judge_round_begins(struct world *w, uint32_t call, uint64_t round);
+void judge_round_over(struct world *w, uint32_t call, uint64_t round);
+/* Its n-th round does something outside; `granted`: rounds that people wanted beyond the rules'. */
+void judge_round_acts(struct world *w, uint32_t call, const char *what, int n, int granted);
+/* A round has written the call's ending. */
+void judge_round_ends(struct world *w, uint32_t call, bool success);
+/* Tasks that are still followed up, by the file. */
+unsigned judge_open_tasks(struct world *w);
 /* A caller is answered that asked at `asked_ms`; body: of a SUCCESS, or empty. */
 void judge_answer(struct world *w, uint32_t call, enum answer_kind kind, struct slice body, int64_t asked_ms);
 /* A receipt was read at the gateway. */

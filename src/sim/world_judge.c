@@ -12,7 +12,9 @@
  *  (5) What was answered as an ending stays so: no other ending, no "unknown", no other bytes.
  *  (6) safe_new_key is true only where nothing ran and nothing that was sent before runs later.
  *  (7) The file agrees: what was on the wire has its row, and what was answered stands.
- *  (8) When the faults have stopped, every row comes to SUCCESS or FAILED, or is UNKNOWN with a compensation task.
+ *  (8) When the faults have stopped, every row comes to SUCCESS or FAILED, or is UNKNOWN with a task that is MANUAL.
+ *  (9) A call has one round at a time, and no more than the rules and people gave it; a round sends only what is still
+ *      wanted. What the callee was heard to have fenced never takes effect.
  */
 #include "sim/world_disk.h"
 #include "sim/world_inside.h"
@@ -86,7 +88,7 @@ static void forget(struct world *w, struct world_call *c)
 {
     if (!call_may_be_forgotten(w, c) || (never_again(w, c) && c->effects))
         return;
-    c->doubt = c->on_wire = false;
+    c->doubt = c->on_wire = c->fenced = false;
     c->effects = 0;
     c->last_attempt = 0;
     c->last_fence = 0;
@@ -119,6 +121,8 @@ void judge_sent(struct world *w, const struct message *m)
             w,
             "attempt %d of %s was sent although attempt %d may have run and no receipt answer came between",
             m->attempt, c->id, c->last_attempt);
+    else if (m->by_round && !w->rules.still_wanted)
+        judge_break(w, "attempt %d of %s was sent by a round, and it is not still wanted", m->attempt, c->id);
     else if (c->ended != ENDED_NOT)
         judge_break(w, "attempt %d of %s was sent although it was answered as %s", m->attempt, c->id,
                     c->ended == ENDED_SUCCESS ? "SUCCESS" : "FAILED");
@@ -152,6 +156,8 @@ void judge_receipt(struct world *w, uint32_t call, enum receipt_answer answer, e
     struct world_call *c = &w->calls.list[call];
     SAY(w, "gateway", "%s %s: %s", fence ? "fence at the callee of" : "receipt of", c->id,
         receipt_answer_text(answer));
+    if (fence && answer == RECEIPT_ANSWER_FAILED_FINAL)
+        c->fenced = true;
     /* An answer from before the attempt in doubt had ended says nothing about that, and one that somebody else asked
      * for is not known to whoever sends. */
     if (asked_ms < c->doubt_since_ms || who != QUERY_RUN)
@@ -168,9 +174,11 @@ void judge_effect(struct world *w, const struct message *m)
     struct operation *o = &w->operations.list[c->operation];
     c->effects++;
     c->ever = true;
-    if (c->ended == ENDED_FAILED)
+    if (c->ended == ENDED_FAILED || c->fenced)
         forget(w, c);
-    if (c->ended == ENDED_FAILED)
+    if (c->fenced)
+        judge_break(w, "%s took effect after the callee had fenced it", c->id);
+    else if (c->ended == ENDED_FAILED)
         judge_break(w, "%s took effect after it was answered as FAILED", c->id);
     /* Without a key every call is an operation of its own. */
     unsigned *effects = o->has_key ? &o->effects : &c->effects;
@@ -291,6 +299,37 @@ void judge_standing(struct world *w, uint32_t call, const struct rows *rows, int
     }
 }
 
+/* ---- rounds ------------------------------------------------------------------------------------------------- */
+
+void judge_round_begins(struct world *w, uint32_t call, uint64_t round)
+{
+    struct world_call *c = &w->calls.list[call];
+    /* A clock that is set forward ends leases that still run. */
+    if (c->round && !w->rules.clock)
+        judge_break(w, "a round of %s begins while another is at work", c->id);
+    c->round = round;
+    w->result->rounds++;
+}
+
+void judge_round_over(struct world *w, uint32_t call, uint64_t round)
+{
+    if (w->calls.list[call].round == round)
+        w->calls.list[call].round = 0;
+}
+
+void judge_round_acts(struct world *w, uint32_t call, const char *what, int n, int granted)
+{
+    const struct world_call *c = &w->calls.list[call];
+    SAY(w, "gateway", "round %d of %s: %s", n, c->id, what);
+    if (n > w->rules.rounds + granted)
+        judge_break(w, "round %d of %s is begun, and %d are allowed", n, c->id, w->rules.rounds + granted);
+}
+
+void judge_round_ends(struct world *w, uint32_t call, bool success)
+{
+    judge_ending(w, &w->calls.list[call], success ? ENDED_SUCCESS : ENDED_FAILED);
+}
+
 /* ---- the file ----------------------------------------------------------------------------------------------- */
 
 static uint32_t call_named(const struct world *w, const char *id)
@@ -301,8 +340,8 @@ static uint32_t call_named(const struct world *w, const char *id)
     return WORLD_NONE;
 }
 
-static void judge_row(struct world *w, struct world_call *c, enum call_state state, bool final, bool task,
-                      bool last)
+static void judge_row(struct world *w, struct world_call *c, enum call_state state, bool final, int task,
+                      int beyond, bool last)
 {
     if (c->ended == ENDED_SUCCESS && state != STATE_SUCCESS && !call_may_be_forgotten(w, c))
         judge_break(w, "%s was told as SUCCESS and stands in the file as %s", c->id, state_text(state));
@@ -315,21 +354,29 @@ static void judge_row(struct world *w, struct world_call *c, enum call_state sta
         judge_break(w, "%s stands in the file as FAILED and it took effect", c->id);
     else if (last && (state == STATE_PROCESSING || state == STATE_RECEIVED))
         judge_break(w, "%s is %s for ever", c->id, state_text(state));
-    else if (last && state == STATE_UNKNOWN && !task)
+    else if (last && state == STATE_UNKNOWN && task != TASK_MANUAL)
         judge_break(w, "%s is UNKNOWN and nobody will follow it up", c->id);
+    else if (last && (task == TASK_PENDING || task == TASK_RUNNING))
+        judge_break(w, "%s is %s and is followed up for ever", c->id, state_text(state));
+    else if (beyond)
+        judge_break(w, "the file has %d rounds of %s beyond those allowed", beyond, c->id);
 }
 
 /* By a connection of its own, so that nothing the store remembers can hide what the file says. */
 void judge_file(struct world *w, bool last)
 {
-    static const char sql[] = "SELECT c.call_id, c.state, c.final, EXISTS (SELECT 1 FROM compensation t "
-                              "WHERE t.call = c.id AND t.status IN"
-                              " (0, 1)) FROM call c ORDER BY c.id";
+    static const char sql[] =
+        "SELECT c.call_id, c.state, c.final, ifnull((SELECT t.status FROM compensation t WHERE t.call = "
+        "c.id), -1),"
+        " (SELECT count(*) FROM compensation t JOIN compensation_round r ON r.task = t.id WHERE t.call = c.id"
+        " AND r.asked IS NOT NULL AND r.n > t.granted + ?1) FROM call c ORDER BY c.id";
     sqlite3 *db = NULL;
     sqlite3_stmt *stmt = NULL;
     int rc = sqlite3_open_v2("world.db", &db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, WORLD_DISK_VFS);
     if (rc == SQLITE_OK)
         rc = sqlite3_prepare_v2(db, sql, -1, &stmt, NULL);
+    if (rc == SQLITE_OK)
+        rc = sqlite3_bind_int(stmt, 1, w->rules.rounds);
     bool *seen = calloc(w->calls.count + 1, sizeof *seen);
     if (!seen)
         w->failed = true;
@@ -346,7 +393,8 @@ void judge_file(struct world *w, bool last)
         } else {
             seen[call] = true;
             judge_row(w, &w->calls.list[call], (enum call_state)sqlite3_column_int(stmt, 1),
-                      sqlite3_column_int(stmt, 2) != 0, sqlite3_column_int(stmt, 3) != 0, last);
+                      sqlite3_column_int(stmt, 2) != 0, sqlite3_column_int(stmt, 3),
+                      sqlite3_column_int(stmt, 4), last);
         }
         rc = SQLITE_OK;
     }
@@ -361,4 +409,22 @@ void judge_file(struct world *w, bool last)
     sqlite3_finalize(stmt);
     sqlite3_close(db);
     free(seen);
+}
+
+unsigned judge_open_tasks(struct world *w)
+{
+    sqlite3 *db = NULL;
+    sqlite3_stmt *stmt = NULL;
+    unsigned count = 0;
+    int rc = sqlite3_open_v2("world.db", &db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, WORLD_DISK_VFS);
+    if (rc == SQLITE_OK)
+        rc = sqlite3_prepare_v2(db, "SELECT count(*) FROM compensation WHERE status IN (0, 1)", -1, &stmt,
+                                NULL);
+    if (rc == SQLITE_OK && (rc = sqlite3_step(stmt)) == SQLITE_ROW)
+        count = (unsigned)sqlite3_column_int(stmt, 0);
+    else
+        judge_break(w, "the file cannot be read: %s", sqlite3_errstr(rc));
+    sqlite3_finalize(stmt);
+    sqlite3_close(db);
+    return count;
 }

@@ -24,7 +24,7 @@ static void some_worlds_hold(void **state)
     (void)state;
     struct world_parameters p;
     struct world_result r;
-    uint64_t crashes = 0, effects = 0;
+    uint64_t crashes = 0, effects = 0, rounds = 0;
     world_defaults(&p);
     p.steps = 1500;
     for (p.seed = 1; p.seed <= 60; p.seed++) {
@@ -33,9 +33,11 @@ static void some_worlds_hold(void **state)
             fail_msg("seed %llu: %s", (unsigned long long)p.seed, r.what);
         crashes += r.crashes;
         effects += r.effects;
+        rounds += r.rounds;
     }
     assert_true(crashes > 20); /* it was no quiet world */
     assert_true(effects > 1000);
+    assert_true(rounds > 500);
 }
 
 static void one_seed_is_one_story(void **state)
@@ -78,6 +80,7 @@ static void a_world_without_faults_is_quiet(void **state)
             fail_msg("seed %llu: %s", (unsigned long long)p.seed, r.what);
         assert_int_equal(r.crashes, 0);
         assert_true(r.effects > 0);
+        assert_int_equal(r.rounds, 0);
         assert_int_equal(r.attempts, r.effects);
     }
 }
