@@ -485,13 +485,8 @@ static enum status join_halves(struct gather *g)
 
 enum status gather_run(struct gather *g)
 {
-    for (size_t i = 0; i < g->file_count; i++) {
-        struct input *in;
-        if (input_open(&in, g->file[i].path) == STATUS_OK) {
-            g->bytes_all += input_bytes_all(in);
-            input_close(in);
-        }
-    }
+    for (size_t i = 0; i < g->file_count; i++)
+        g->bytes_all += input_size(g->file[i].path);
     for (size_t i = 0; i < g->file_count; i++) {
         enum status status = read_file(g, i);
         if (status != STATUS_OK)

@@ -266,6 +266,13 @@ uint64_t input_bytes_all(const struct input *in)
     return in->bytes_all;
 }
 
+uint64_t input_size(const char *path)
+{
+    struct stat st;
+    int failed = strcmp(path, "-") == 0 ? fstat(STDIN_FILENO, &st) : stat(path, &st);
+    return failed || !S_ISREG(st.st_mode) ? 0 : (uint64_t)st.st_size;
+}
+
 bool input_packed(const struct input *in)
 {
     return in->packing == PACKING_GZIP || in->packing == PACKING_ZSTD;

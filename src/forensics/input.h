@@ -34,6 +34,9 @@ const char *input_error(const struct input *in);
 /* Bytes of the file that were read, and how many there are (0: not known, a pipe). */
 uint64_t input_bytes_read(const struct input *in);
 uint64_t input_bytes_all(const struct input *in);
+/* How many bytes a path or `-` has, as input_bytes_all(). It is not opened: whoever writes into a named pipe would take that
+ * for its reader, and the close for its end. */
+uint64_t input_size(const char *path);
 
 /* Whether it is compressed; after the first line. */
 bool input_packed(const struct input *in);

@@ -88,3 +88,16 @@ def test_a_side_may_be_a_pipe(tmp_path):
     done = subprocess.run(["bash", "-c", '"$0" reconcile --receipts <(printf "key,state\\nk-1,SUCCESS\\n") --rows '
                            '<(printf "key\\nk-1\\nk-2\\n")', SAMEKEY], capture_output=True, timeout=30)
     assert done.returncode == 1 and b"2 keys: 1 agree, 1 difference" in done.stdout, done.stdout + done.stderr
+
+
+def test_a_log_may_be_a_named_pipe(tmp_path):
+    """Who writes into it finds one reader, that stays."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for _ in range(20):
+        process = subprocess.Popen([SAMEKEY, "diagnose", pipe], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        with open(pipe, "wb") as feed:
+            time.sleep(.005)  # were it opened for a look only, the write would meet its end
+            feed.write(b'{"ts":"2026-03-01T00:00:00Z","event":"attempt.sent","callId":"c-1","bizKey":"k-1"}\n')
+        out, err = process.communicate(timeout=20)
+        assert process.returncode == 0 and b"1 lines read" in out, out + err
