@@ -22,7 +22,10 @@ passes through.
 SIGTERM stops accepting, finishes what runs within \\fBdrain\\fR, and leaves. SIGHUP reads the configuration again; a bad
 one is refused whole and the old one kept.'''),
  'receipt':('tell what became of a call','''Reads the receipt of a call. An answer is believed only when it is complete JSON with a known state and the asked
-callId; anything else says nothing about the call.'''),
+callId; anything else says nothing about the call.
+.PP
+With \\fB\\-\\-store\\fR, \\fB\\-\\-archive\\fR or \\fB\\-\\-conf\\fR no gateway is asked: the store is read beside its gateway, and an answer that
+is past its \\fBresult_life\\fR comes from the archive. Nothing is changed.'''),
  'fence':('give a call up, so that it can never run','''A call that was never received, or is stored and not yet sent, is given up: if its request still arrives, it is refused.
 A call that may be running is left as it is. Exit 0 means: it has not run and never will.'''),
  'cancel':('give a call up, or undo it where that is possible','''Works as samekey\\-fence(1). A call that took effect is undone where its route has a reversal.'''),

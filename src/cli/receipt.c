@@ -4,6 +4,7 @@
  *
  * An answer is believed only when it is complete JSON, has a state that we know, and speaks of the call that was asked
  * for (CONTRACT section 3). Anything else, a plain 404 page or a friendly 200 too, says nothing about the call: exit 4.
+ * With --store no gateway is asked: cli/stored.c reads the store and the archive.
  */
 #include "cli/command.h"
 
@@ -11,9 +12,11 @@
 #include "base/duration.h"
 #include "base/json_text.h"
 #include "cli/desk.h"
+#include "cli/stored.h"
 #include "cli/trace.h"
 #include "core/id.h"
 #include "core/receipt.h"
+#include "gateway/conf.h"
 
 #include <assert.h>
 #include <curl/curl.h>
@@ -46,7 +49,8 @@ static const char *const action_names[] = {"receipt", "fence", "cancel"};
 struct request {
     enum action action;
     const char *call_id, *at, *tenant, *tenant_header, *route, *key;
-    const char *trace, *token_file; /* of a whole trace, asked of the admin address */
+    const char *trace, *token_file;     /* of a whole trace, asked of the admin address */
+    const char *store, *archive, *conf; /* read without a gateway */
     int64_t wait_ms;
     bool json, help;
     struct curl_slist *headers;
@@ -65,16 +69,25 @@ static void print_help(FILE *to, enum action action)
 {
     switch (action) {
     case ACTION_RECEIPT:
-        fputs("usage: samekey receipt CALLID --at URL [--wait 5s] [FLAGS]\n"
-              "       samekey receipt --trace TRACEID [--at ADMIN] [--token-file FILE] [--tenant T] [--format F]\n\n"
-              "Tells what became of a call, or of all calls of a trace.\n\n"
-              "  --wait D              let the gateway wait this long for the call to end (60s at most)\n"
-              "  --trace ID            all calls of this trace (32 hexadecimal digits); --at is then the admin "
-              "address\n"
-              "                        (" DESK_DEFAULT "), and the tenant is a name and no header\n"
-              "  --token-file FILE     with --trace: file whose first line is the admin token (or\n"
-              "                        " DESK_TOKEN_ENV ")\n",
-              to);
+        fputs(
+            "usage: samekey receipt CALLID --at URL [--wait 5s] [FLAGS]\n"
+            "       samekey receipt CALLID --store URL [--archive DIR] [--tenant T] [--format F]\n"
+            "       samekey receipt --trace TRACEID [--at ADMIN] [--token-file FILE] [--tenant T] [--format "
+            "F]\n\n"
+            "Tells what became of a call, or of all calls of a trace.\n\n"
+            "  --wait D              let the gateway wait this long for the call to end (60s at most)\n"
+            "  --store URL           read this store (`store` in samekey.conf) and ask no gateway; changes "
+            "nothing\n"
+            "  --archive DIR         with --store or alone: where answers past their result_life are "
+            "(`archive`)\n"
+            "  -c, --conf FILE       take both from this samekey.conf; the tenant is then a name and no "
+            "header\n"
+            "  --trace ID            all calls of this trace (32 hexadecimal digits); --at is then the admin "
+            "address\n"
+            "                        (" DESK_DEFAULT "), and the tenant is a name and no header\n"
+            "  --token-file FILE     with --trace: file whose first line is the admin token (or\n"
+            "                        " DESK_TOKEN_ENV ")\n",
+            to);
         break;
     case ACTION_FENCE:
         fputs("usage: samekey fence CALLID --at URL [--route R --key K] [FLAGS]\n\n"
@@ -126,6 +139,9 @@ static int read_flags(struct request *r, int argc, char **argv)
                                             {"wait", required_argument, NULL, 'w'},
                                             {"trace", required_argument, NULL, 'x'},
                                             {"token-file", required_argument, NULL, 'F'},
+                                            {"store", required_argument, NULL, 's'},
+                                            {"archive", required_argument, NULL, 'A'},
+                                            {"conf", required_argument, NULL, 'c'},
                                             {"header", required_argument, NULL, 'H'},
                                             {"tenant", required_argument, NULL, 't'},
                                             {"tenant-header", required_argument, NULL, 'T'},
@@ -136,7 +152,7 @@ static int read_flags(struct request *r, int argc, char **argv)
                                             {NULL, 0, NULL, 0}};
     int headers = 0;
     optind = 1;
-    for (int c; (c = getopt_long(argc, argv, "H:h", options, NULL)) != -1;) {
+    for (int c; (c = getopt_long(argc, argv, "H:hc:", options, NULL)) != -1;) {
         switch (c) {
         case 'a':
             r->at = optarg;
@@ -152,6 +168,13 @@ static int read_flags(struct request *r, int argc, char **argv)
             if (r->action != ACTION_RECEIPT)
                 return usage(r, "--trace and --token-file belong to receipt");
             *(c == 'x' ? &r->trace : &r->token_file) = optarg;
+            break;
+        case 's':
+        case 'A':
+        case 'c':
+            if (r->action != ACTION_RECEIPT)
+                return usage(r, "--store, --archive and --conf belong to receipt");
+            *(c == 's' ? &r->store : c == 'A' ? &r->archive : &r->conf) = optarg;
             break;
         case 'H':
             if (!strchr(optarg, ':') || strpbrk(optarg, "\r\n") || ++headers > HEADERS_MAX)
@@ -194,8 +217,16 @@ static int read_flags(struct request *r, int argc, char **argv)
     r->call_id = argv[optind];
     if (callid_check(slice_text(r->call_id)) != STATUS_OK)
         return usage(r, "a callId has 1 to 128 letters, digits, `.`, `_`, `:` and `-`");
+    if (r->store || r->archive || r->conf)
+        return r->at || r->headers || r->wait_ms || r->tenant_header
+                   ? usage(r,
+                           "--store, --archive and --conf ask no gateway: leave out --at, --wait and headers")
+                   : 0;
     if (!r->at)
-        return usage(r, "where? Give the gateway with --at http://HOST:PORT");
+        return usage(r,
+                     r->action == ACTION_RECEIPT
+                         ? "where? Give the gateway with --at http://HOST:PORT, or a store with --store URL"
+                         : "where? Give the gateway with --at http://HOST:PORT");
     if (strncmp(r->at, "http://", 7) != 0 && strncmp(r->at, "https://", 8) != 0)
         return usage(r, "--at takes an address that begins with http:// or https://");
     if (!r->route != !r->key)
@@ -292,6 +323,38 @@ done:
     return came;
 }
 
+/* The same from the store and the archive. */
+static bool look(const struct request *r, struct answer *a)
+{
+    struct stored asked = {.store = r->store,
+                           .archive = r->archive,
+                           .tenant = r->tenant ? r->tenant : "",
+                           .call_id = r->call_id};
+    struct settings *settings = NULL;
+    struct buffer note = {0}, why = {0};
+    bool read = false;
+    if (r->conf && conf_load(&settings, r->conf, NULL, &why) != STATUS_OK) {
+        snprintf(a->why, sizeof(a->why), "%s", buffer_cstring(&why));
+        goto done;
+    }
+    buffer_clear(&why); /* what it warned of is the gateway's */
+    if (settings && !asked.store)
+        asked.store = settings->store;
+    if (settings && !asked.archive && settings->archive[0])
+        asked.archive = settings->archive;
+    read = stored_read(&asked, &a->body, &note, &why);
+    if (!read)
+        snprintf(a->why, sizeof(a->why), "%s", buffer_cstring(&why));
+    else if (note.len)
+        fprintf(stderr, "samekey receipt: %s\n", buffer_cstring(&note));
+    a->status = 200;
+done:
+    conf_free(settings);
+    buffer_fini(&note);
+    buffer_fini(&why);
+    return read;
+}
+
 static const char *text_of(json_t *document, const char *name)
 {
     const char *text = json_string_value(json_object_get(document, name));
@@ -302,8 +365,8 @@ static const char *text_of(json_t *document, const char *name)
 static void judge(const struct request *r, struct answer *a)
 {
     json_error_t error;
-    json_t *document =
-        json_loadb(a->body.data ? a->body.data : "", a->body.len, JSON_REJECT_DUPLICATES, &error);
+    json_t *document = json_loadb(a->body.data ? a->body.data : "", a->body.len,
+                                  JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &error);
     if (!json_is_object(document)) {
         snprintf(a->why, sizeof(a->why),
                  "the answer (status %ld) is not a receipt; is this the address of a gateway?", a->status);
@@ -500,7 +563,7 @@ static int run(enum action action, int argc, char **argv)
         goto done;
     }
     curl_global_init(CURL_GLOBAL_DEFAULT);
-    if (ask(&r, &a))
+    if (r.store || r.archive || r.conf ? look(&r, &a) : ask(&r, &a))
         judge(&r, &a);
     code = exit_code(&r, &a);
     if (!a.document) {

@@ -144,11 +144,14 @@ static void check_top(struct checker *c)
             s->trace);
         told(c, SETTINGS_ERROR, "trace-invalid", SETTING_ID_trace);
     }
-    if (s->archive[0]) {
+    bool forever = false;
+    for (size_t i = 0; i < s->route_count; i++)
+        forever = forever || s->routes[i]->key_life_ms == DURATION_FOREVER;
+    if (s->archive[0] && !forever) {
         buffer_text(&c->text,
-                    "the archive is not available yet; leave it out (with key_life = forever, ended calls "
-                    "stay known by their tombstones)");
-        told(c, SETTINGS_ERROR, "not-available", SETTING_ID_archive);
+                    "archive is set and no route has key_life = forever, so nothing new goes there; "
+                    "set key_life, or leave archive out");
+        told(c, SETTINGS_WARNING, "archive-unused", SETTING_ID_archive);
     }
     if (s->tenant[0])
         check_template(c, SETTING_ID_tenant, s->tenant, TEMPLATE_FOR_TEXT);

@@ -13,6 +13,7 @@
 #include "gateway/suspects.h"
 #include "gateway/upkeep.h"
 #include "net/listen.h"
+#include "store/archive.h"
 #include "store/secret.h"
 
 #include <pthread.h>
@@ -62,6 +63,7 @@ struct gateway {
     const struct conf_flags *flags;
     struct setup *setup; /* of new requests; a hold */
     struct store *store;
+    struct archive *archive; /* NULL: none */
     struct worker *worker;
     struct log_writer *log_writer;
     struct tracer *tracer;
@@ -148,6 +150,7 @@ static enum status shard_start(struct gateway *g, struct thread *t, size_t index
     shard->owner = g->owner;
     shard->metrics = g->metrics;
     shard->tracer = g->tracer;
+    shard->archive = g->archive;
     shard->suspects = g->suspects;
     list_init(&shard->jobs);
     list_init(&shard->outbox);
@@ -556,7 +559,10 @@ static int complain(int code, const char *what, struct buffer *error)
 static int open_store(struct gateway *g, struct buffer *error)
 {
     const struct settings *s = g->setup->settings;
-    struct store_settings settings = {.url = s->store, .owner = g->owner, .now_ms = store_clock};
+    if (s->archive[0] && archive_open(&g->archive, s->archive, g->owner, error) != STATUS_OK)
+        return complain(EXIT_UNAVAILABLE, "the archive cannot be written", error);
+    struct store_settings settings = {
+        .url = s->store, .owner = g->owner, .now_ms = store_clock, .archive = g->archive};
     /* Results of calls are in it: nobody outside the owner's group may read them. */
     mode_t mask = umask(S_IRWXO | S_IWGRP);
     enum status status = store_open(&g->store, &settings, error);
@@ -775,6 +781,7 @@ static void stop(struct gateway *g)
     }
     free(g->threads);
     store_close(g->store);
+    archive_close(g->archive);
     tracer_stop(g->tracer, TRACE_LAST_WAIT_MS);
     log_close(g->tracer_log);
     log_writer_stop(g->log_writer, LOG_LAST_WAIT_MS);

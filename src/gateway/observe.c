@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "gateway/observe.h"
+#include "gateway/settle.h"
 
 #include "core/deadline.h"
 
@@ -92,7 +93,7 @@ static void write_ending(struct observation *o)
     bool ended = row->state != STATE_UNKNOWN;
     row->result_expires_ms = ended ? deadline_add(now, s->result_life_ms) : INT64_MAX;
     row->key_expires_ms = ended ? deadline_add(now, s->key_life_ms) : INT64_MAX;
-    row->tombstone_expires_ms = ended ? deadline_add(now, s->tombstone_life_ms) : INT64_MAX;
+    row->tombstone_expires_ms = ended ? tombstone_end(s, now) : INT64_MAX;
     job->op.id = row->id;
     job->op.fence = row->fence;
     job->op.from_states = 1u << STATE_PROCESSING;

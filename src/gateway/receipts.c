@@ -10,6 +10,7 @@
 #include "gateway/endings.h"
 #include "gateway/reversal.h"
 #include "gateway/lookup.h"
+#include "gateway/settle.h"
 #include "gateway/visit.h"
 
 #include <assert.h>
@@ -514,7 +515,7 @@ static void do_report(struct asker *a, const struct rows *rows)
     end->attempt_count = row->attempt_count;
     end->result_expires_ms = deadline_add(now, s->result_life_ms);
     end->key_expires_ms = deadline_add(now, s->key_life_ms);
-    end->tombstone_expires_ms = deadline_add(now, s->tombstone_life_ms);
+    end->tombstone_expires_ms = tombstone_end(s, now);
     (void)arena_copy(&a->arena, row->attempts, &end->attempts);
     /* For the log. */
     (void)arena_copy(&a->arena, row->key, &end->key);

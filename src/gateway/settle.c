@@ -27,13 +27,19 @@ void row_drop_result(struct call_row *row)
     row->has_result = row->body_kept = false;
 }
 
+int64_t tombstone_end(const struct route_settings *s, int64_t now_ms)
+{
+    int64_t key_end = deadline_add(now_ms, s->key_life_ms), end = deadline_add(now_ms, s->tombstone_life_ms);
+    return key_end > end ? key_end : end;
+}
+
 void row_set_lives(struct call_row *row, const struct route_settings *s, int64_t now_ms)
 {
     bool open = row->state == STATE_UNKNOWN; /* it never expires */
     row->ended_ms = row->updated_ms = now_ms;
     row->result_expires_ms = open ? INT64_MAX : deadline_add(now_ms, s->result_life_ms);
     row->key_expires_ms = open ? INT64_MAX : deadline_add(now_ms, s->key_life_ms);
-    row->tombstone_expires_ms = open ? INT64_MAX : deadline_add(now_ms, s->tombstone_life_ms);
+    row->tombstone_expires_ms = open ? INT64_MAX : tombstone_end(s, now_ms);
 }
 
 void row_freeze_document(struct call_row *row, int64_t now_ms, struct arena *arena)

@@ -15,6 +15,8 @@ bool row_keep(struct call_row *row, struct arena *arena);
 /* Drops what a row tells of an ending and of other calls, for an owner who goes on with it. */
 void row_drop_result(struct call_row *row);
 
+/* When the tombstone of a call that ends now goes: never before its key, so with key_life = forever never. */
+int64_t tombstone_end(const struct route_settings *s, int64_t now_ms);
 /* Sets the lives of a row that ends now (unix ms of the store's clock). */
 void row_set_lives(struct call_row *row, const struct route_settings *s, int64_t now_ms);
 

@@ -55,6 +55,7 @@ struct shard {
     int64_t lie_told_ms; /* when the log last heard of an entry that was not to be believed */
     struct log *log;
     struct tracer *tracer; /* NULL: no traces are wanted */
+    struct archive *archive; /* NULL: none; for upkeep */
     struct metrics *metrics;
     struct metrics_loop *counts;
     struct suspects *suspects; /* of all shards */

@@ -8,15 +8,17 @@
 #include "gateway/query.h"
 #include "gateway/settle.h"
 #include "gateway/tell.h"
+#include "store/archive.h"
 
 #include <stdlib.h>
 
-#define UPKEEP_STEP_MS      600000 /* how far ahead of the trusted clock is a step */
-#define UPKEEP_DRIFT_PARTS  1000   /* a clock may gain one part in so many */
-#define UPKEEP_TICK_MS      1000
-#define COUNT_GAP_MS        5000 /* between two counts of the open tasks */
-#define UPKEEP_ASKING_MAX   32   /* receipts asked at once */
-#define UPKEEP_PURGE_GAP_MS 20   /* between two batches, so that calls go first */
+#define UPKEEP_STEP_MS         600000 /* how far ahead of the trusted clock is a step */
+#define UPKEEP_DRIFT_PARTS     1000   /* a clock may gain one part in so many */
+#define UPKEEP_TICK_MS         1000
+#define COUNT_GAP_MS           5000   /* between two counts of the open tasks */
+#define UPKEEP_ASKING_MAX      32     /* receipts asked at once */
+#define UPKEEP_PURGE_GAP_MS    20     /* between two batches, so that calls go first */
+#define UPKEEP_ARCHIVE_TELL_MS 600000 /* so often the log hears of an archive that fails */
 #define UPKEEP_WAITING_MAX                                                                                   \
     65536 /* left-over calls remembered for asking; later ones are asked when their caller repeats */
 
@@ -26,6 +28,8 @@ struct upkeep {
     bool stopped, expiring, purging;
     int64_t trusted_ms; /* wall clock minus monotonic clock, as far as it drifts and does not step */
     int64_t trusted_at_ms;
+    bool archive_fails; /* as the log was told, at archive_told_ms of the loop */
+    int64_t archive_told_ms;
     bool stepped; /* the wall clock is ahead of what is trusted: nothing is purged */
     size_t asking;
     int64_t *waiting; /* row ids to be asked about */
@@ -193,6 +197,12 @@ static void gauges(struct upkeep *u)
     metrics_set(shard->metrics, METRIC_log_dropped, 0, 0, gateway_log_dropped(shard->gateway));
     metrics_set(shard->metrics, METRIC_trace_spans, 0, 0, (int64_t)tracer_delivered(shard->tracer));
     metrics_set(shard->metrics, METRIC_trace_dropped, 0, 0, (int64_t)tracer_dropped(shard->tracer));
+    if (shard->archive) {
+        struct archive_state archive;
+        archive_state(shard->archive, &archive);
+        metrics_set(shard->metrics, METRIC_archived, 0, 0, archive.lines);
+        metrics_set(shard->metrics, METRIC_archive_errors, 0, 0, archive.failures);
+    }
     metrics_set(shard->metrics, METRIC_store_queue, 0, 0, (int64_t)worker_queued(shard->worker));
     metrics_set(shard->metrics, METRIC_store_queue_limit, 0, 0, setup->settings->store_queue);
     for (size_t i = 0; i < setup->settings->route_count; i++) {
@@ -247,7 +257,8 @@ static void on_tick(struct net_timer *timer)
             job->op.limit = STORE_IDS_MAX;
             job->op.row.owner = slice_text(shard->owner);
             /* Its receipt is asked at once, below; a round, which may fence or send, leaves its caller time to repeat. */
-            job->op.task_due_ms = deadline_add(shard_store_now(shard), shortest_gap(shard_setup(shard)->settings));
+            job->op.task_due_ms =
+                deadline_add(shard_store_now(shard), shortest_gap(shard_setup(shard)->settings));
             u->expiring = true;
             job_submit(job);
         }
@@ -289,12 +300,38 @@ static void on_count(struct net_timer *timer)
 
 static void on_purge(struct net_timer *timer);
 
+/* A line when the archive stops taking what is past its life, one in a while as long as it does, and one when it takes it
+ * again. */
+static void look_at_archive(struct upkeep *u)
+{
+    struct archive_state state;
+    int64_t now = net_loop_now(u->shard->loop);
+    if (!u->shard->archive)
+        return;
+    archive_state(u->shard->archive, &state);
+    if (state.fails == u->archive_fails &&
+        (!state.fails || now < u->archive_told_ms + UPKEEP_ARCHIVE_TELL_MS))
+        return;
+    u->archive_fails = state.fails;
+    u->archive_told_ms = now;
+    if (state.fails)
+        log_event(u->shard->log, LOG_LEVEL_ERROR, clock_wall_ms(), slice_of("", 0), "archive_unavailable",
+                  LOG_STRING("why", state.why),
+                  LOG_STRING("detail", "answers past their result_life stay in the store until the archive "
+                                       "takes them"));
+    else
+        log_event(u->shard->log, LOG_LEVEL_INFO, clock_wall_ms(), slice_of("", 0), "archive_back",
+                  LOG_STRING("detail", "writing again"));
+}
+
 static void purged(struct job *job)
 {
     struct upkeep *u = job->owner;
     struct shard *shard = u->shard;
-    bool more = job->op.status == STATUS_OK && job->op.count >= job->op.limit;
+    bool more =
+        job->op.status == STATUS_OK && job->op.count && (job->op.more || job->op.count >= job->op.limit);
     u->purging = false;
+    look_at_archive(u);
     if (job->op.status == STATUS_OK && job->op.count)
         metrics_add(shard->counts, METRIC_purged, 0, 0, (int64_t)job->op.count);
     if (!u->stopped)

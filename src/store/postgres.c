@@ -541,6 +541,7 @@ enum status postgres_store_open(struct store **out, const struct store_settings 
     s->url = strdup(settings->url);
     s->owner = strdup(settings->owner ? settings->owner : "");
     s->read_only = settings->read_only;
+    s->archive = settings->archive;
     s->looked_ms = pg_monotonic_ms();
     s->dropped_ms = s->looked_ms - DROP_GAP_MS; /* with the first step of purging */
     PQconninfoOption *options = s->url ? PQconninfoParse(s->url, &wrong) : NULL;

@@ -6,6 +6,9 @@
  *
  * Always true: every row that will expire has a note at or before the minute of its next expiry; and a note is removed
  * only when its minute has been over for a minute, so that nobody's memory of having written it is wrong.
+ *
+ * Bodies that the archive wants go there before their rows say that they are gone (postgres_archive.c). What it did not
+ * take is left as it is, with a note for the next minute.
  */
 #include "store/postgres.h"
 
@@ -100,6 +103,8 @@ struct step {
     struct pg_args gone, bodies, abandoned; /* ids */
     struct pg_notes notes;
     size_t gone_count;
+    bool left;               /* rows that are due are left for the next step */
+    size_t held;             /* rows of this block that the archive did not take */
     int64_t covers_since_ms; /* raised by what goes */
 };
 
@@ -133,6 +138,55 @@ static void row_over(struct step *s, struct call_row *row, bool body)
     pg_note_gather(s->link->store, &s->notes, row, body, now);
 }
 
+/* Whether the archive is to have the row's body, whose table is there, before it goes. */
+static bool body_leaves(const struct step *s, const struct call_row *row, bool body)
+{
+    int64_t now = s->moment->now_ms;
+    return body && archive_wants(s->link->store->archive, row->key_expires_ms) &&
+           ((row->result_expires_ms > 0 && row->result_expires_ms <= now) ||
+            (row->final && row->tombstone_expires_ms > 0 && row->tombstone_expires_ms <= now));
+}
+
+static void row_read(const PGresult *result, int i, struct call_row *row)
+{
+    *row = (struct call_row){
+        .id = pg_number(result, i, 0),
+        .state = (enum call_state)pg_number(result, i, 1),
+        .final = pg_number(result, i, 2) != 0,
+        .created_ms = pg_number(result, i, 4),
+        .result_expires_ms = pg_number(result, i, 5),
+        .key_expires_ms = pg_number(result, i, 6),
+        .tombstone_expires_ms = pg_number(result, i, 7),
+    };
+}
+
+/* Archives what leaves of the rows found. *count is lowered to those that this step may deal with. */
+static enum pg_fault archive_found(struct step *s, const PGresult *result, size_t *count, bool *failed)
+{
+    int64_t ids[ARCHIVE_STEP_ROWS];
+    size_t wanted = 0, looked = 0;
+    struct pg_archived done = {0};
+    for (; looked < *count; looked++) {
+        struct call_row row;
+        row_read(result, (int)looked, &row);
+        if (!body_leaves(s, &row, pg_number(result, (int)looked, 8) != 0))
+            continue;
+        if (wanted == ARCHIVE_STEP_ROWS)
+            break;
+        ids[wanted++] = row.id;
+    }
+    enum pg_fault fault = wanted ? pg_archive_rows(s->link, ids, wanted, s->moment, &done) : PG_OK;
+    if (fault != PG_OK)
+        return fault;
+    *failed = done.failed;
+    if (!done.failed && done.rows < wanted) /* up to the first that was left */
+        for (looked = 0; pg_number(result, (int)looked, 0) != ids[done.rows];)
+            looked++;
+    s->left = s->left || looked < *count;
+    *count = looked;
+    return PG_OK;
+}
+
 /* Looks at up to `limit` rows of the block behind `after` that are due; gives the last one's id, 0 at the end. */
 static enum pg_fault look_at_block(struct step *s, int64_t block, int64_t after, size_t limit, size_t *count,
                                    int64_t *last)
@@ -146,28 +200,28 @@ static enum pg_fault look_at_block(struct step *s, int64_t block, int64_t after,
     (void)pg_arg_number(&args, (int64_t)limit);
     enum pg_fault fault = pg_run(
         s->link, PG_SQL_NONE,
-        "SELECT id, state, final, flags, created_ms, result_expires_ms, key_expires_ms, tombstone_expires_ms"
+        "SELECT id, state, final, flags, created_ms, result_expires_ms, key_expires_ms, tombstone_expires_ms,"
+        " flags & 4 <> 0 AND original = 0 AND to_regclass('samekey_store.result_' || result_day) IS NOT NULL"
         " FROM samekey_store.call WHERE id > $1 AND id <= $2 AND state IN (3, 4) AND"
         " ((flags & 4 <> 0 AND result_expires_ms > 0 AND result_expires_ms <= $3)"
         " OR (final AND tombstone_expires_ms > 0 AND tombstone_expires_ms <= $3)"
         " OR (NOT final AND key_expires_ms > 0 AND key_expires_ms <= $3)) ORDER BY id LIMIT $4 FOR UPDATE",
         &args, &result);
     pg_args_fini(&args);
-    *count = fault == PG_OK ? (size_t)PQntuples(result) : 0;
+    size_t found = *count = fault == PG_OK ? (size_t)PQntuples(result) : 0;
+    bool failed = false;
     *last = 0;
-    for (int i = 0; i < (int)*count; i++) {
-        struct call_row row = {
-            .id = pg_number(result, i, 0),
-            .state = (enum call_state)pg_number(result, i, 1),
-            .final = pg_number(result, i, 2) != 0,
-            .created_ms = pg_number(result, i, 4),
-            .result_expires_ms = pg_number(result, i, 5),
-            .key_expires_ms = pg_number(result, i, 6),
-            .tombstone_expires_ms = pg_number(result, i, 7),
-        };
-        row_over(s, &row, pg_number(result, i, 3) & PG_FLAG_BODY_KEPT);
-        if (*count == limit)
+    if (found && s->link->store->archive)
+        fault = archive_found(s, result, count, &failed);
+    for (int i = 0; fault == PG_OK && i < (int)*count; i++) {
+        struct call_row row;
+        row_read(result, i, &row);
+        if (*count < found || found == limit)
             *last = row.id;
+        if (failed && body_leaves(s, &row, pg_number(result, i, 8) != 0))
+            s->held++;
+        else
+            row_over(s, &row, pg_number(result, i, 3) & PG_FLAG_BODY_KEPT);
     }
     PQclear(result);
     return fault;
@@ -179,8 +233,8 @@ static void begin_ids(struct step *s)
     pg_arg_numbers(&s->gone), pg_arg_numbers(&s->bodies), pg_arg_numbers(&s->abandoned);
 }
 
-/* Before the next block is looked at: it may be the same one, under another note. */
-static enum pg_fault apply(struct step *s)
+/* Before the next block is looked at: it may be the same one, under another note. `block`: the one looked at. */
+static enum pg_fault apply(struct step *s, int64_t block)
 {
     struct pg_link *l = s->link;
     struct pg_args args = {0};
@@ -222,7 +276,11 @@ static enum pg_fault apply(struct step *s)
     pg_args_fini(&args);
     if (fault == PG_OK)
         fault = pg_notes_write(l, &s->notes);
-    s->notes.count = 0;
+    if (fault == PG_OK && s->held) { /* the block again in the next minute */
+        const struct pg_notes later = {.notes = {{s->moment->now_ms / PG_MINUTE_MS + 1, block}}, .count = 1};
+        fault = pg_notes_write(l, &later);
+    }
+    s->notes.count = s->held = 0;
     begin_ids(s);
     return fault;
 }
@@ -288,9 +346,9 @@ enum pg_fault pg_purge_run(struct pg_link *l, struct store_op *op, const struct 
             break;
         }
         fault = look_at_block(s, block, after, op->limit - op->count, &count, &last);
-        op->count += count;
+        op->count += count - s->held;
         if (fault == PG_OK)
-            fault = apply(s);
+            fault = apply(s, block);
         if (fault == PG_OK && last)
             fault = note_move(l, minute, block, last, false);
         else if (fault == PG_OK && (minute + 2 <= now_minute || after))
@@ -299,6 +357,7 @@ enum pg_fault pg_purge_run(struct pg_link *l, struct store_op *op, const struct 
     if (fault == PG_OK) {
         atomic_fetch_sub(&l->store->rows, (long long)s->gone_count);
         op->done = op->count > 0;
+        op->more = op->more || s->left;
     }
     pg_args_fini(&s->gone), pg_args_fini(&s->bodies), pg_args_fini(&s->abandoned);
     free(s);

@@ -298,6 +298,11 @@ void pg_days_drop(struct pg_link *l, int64_t now_ms)
     for (int i = 0; fault == PG_OK && i < PQntuples(result); i++) {
         char sql[160];
         int64_t day = pg_number(result, i, 0);
+        bool over = true;
+        if (l->store->archive)
+            fault = pg_archive_day_over(l, day, &over);
+        if (fault != PG_OK || !over)
+            continue;
         pg_day_forget(l->store, day);
         /* Whoever reads a body just now is waited for shortly; next time it is tried again. */
         snprintf(

@@ -498,6 +498,7 @@ enum status sqlite_store_open(struct store **out, const char *rest, const struct
     s->now_ms = settings->now_ms ? settings->now_ms : clock_ms;
     s->context = settings->context;
     s->read_only = settings->read_only;
+    s->archive = settings->archive;
     s->path = settings->vfs ? strdup(rest) : resolve(rest);
     s->owner = strdup(settings->owner ? settings->owner : "");
     s->vfs = settings->vfs ? strdup(settings->vfs) : NULL;

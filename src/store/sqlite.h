@@ -25,6 +25,7 @@
 #ifndef SAMEKEY_STORE_SQLITE_H
 #define SAMEKEY_STORE_SQLITE_H
 
+#include "store/archive.h"
 #include "store/driver.h"
 #include "store/tail.h"
 #include "store/unresolved.h"
@@ -114,6 +115,13 @@ struct syncer {
     bool started;          /* the writer's own */
 };
 
+/* What one step of purging has put into the archive. */
+struct archived {
+    int64_t ids[ARCHIVE_STEP_ROWS];
+    size_t count;
+    bool failed; /* none of them is there */
+};
+
 /* A batch that has begun and not ended. */
 struct begun {
     struct store_op **ops;
@@ -161,6 +169,9 @@ struct sqlite_store {
     int64_t unended_noted, unended_cursor;       /* blocks, -1: none */
     struct claimed claimed[SQLITE_CLAIMED_ROWS]; /* by id, modulo their number */
     int64_t claimed_after;                       /* rows up to this id are not there */
+
+    struct archive *archive; /* NULL: none */
+    struct archived archived;
 
     struct checkpointer checkpointer;
     struct syncer syncer;

@@ -7,6 +7,10 @@
  *
  * Always true: every row that will expire has a note at or before the minute of its next expiry. A note too many
  * costs a look; a missing one would keep a body for ever.
+ *
+ * Bodies that the archive wants go there first: a step begins with a look at the blocks it will come to, puts what is due
+ * into the archive, at once, and then drops only what is there. What the archive did not take stays, and gets a note for the
+ * next minute, so that one step is not spent on the same blocks again and again.
  */
 #include "store/sqlite.h"
 
@@ -86,6 +90,103 @@ static int read_block(struct sqlite_store *s, int64_t block, struct due_row rows
     return rc;
 }
 
+/* ---- the archive ---- */
+
+/* Whether the row's body is due to go, and the archive is to have it before. */
+static bool body_leaves(const struct sqlite_store *s, const struct due_row *due)
+{
+    const struct call_row *row = &due->row;
+    bool ended = row->state == STATE_SUCCESS || row->state == STATE_FAILED;
+    bool over = (row->result_expires_ms > 0 && row->result_expires_ms <= s->now) ||
+                (row->final && row->tombstone_expires_ms > 0 && row->tombstone_expires_ms <= s->now);
+    return ended && over && due->has_body && archive_wants(s->archive, row->key_expires_ms);
+}
+
+static bool archived_has(const struct sqlite_store *s, int64_t id)
+{
+    for (size_t i = 0; i < s->archived.count; i++)
+        if (s->archived.ids[i] == id)
+            return true;
+    return false;
+}
+
+/* Adds the row to the batch; `full` says that it was not, and that the batch is to be written first. */
+static int archive_row(struct sqlite_store *s, struct archive_batch *batch, int64_t id, bool *full)
+{
+    struct rows rows = {.now_ms = s->now, .covers_since_ms = s->covers_since_ms};
+    struct buffer memory = {0};
+    int rc = row_read(&s->writer, id, &rows.call, &memory);
+    if (rc == SQLITE_OK) {
+        rows_settle(&rows, &memory);
+        /* Nothing of its own to be kept: it may go as it is. */
+        bool nothing = !rows.call.id || rows.call.original || !rows.call.body_kept;
+        *full = !nothing && !archive_batch_add(batch, s->archive, &rows, s->now);
+        if (!*full)
+            s->archived.ids[s->archived.count++] = id;
+    }
+    buffer_fini(&memory);
+    return rc;
+}
+
+static int archive_block(struct sqlite_store *s, struct archive_batch *batch, int64_t block, size_t limit,
+                         bool *full)
+{
+    struct due_row rows[SQLITE_BLOCK_ROWS];
+    size_t count = 0;
+    int rc = read_block(s, block, rows, &count);
+    for (size_t i = 0; rc == SQLITE_OK && !*full && i < count; i++) {
+        if (!body_leaves(s, &rows[i]) || archived_has(s, rows[i].row.id))
+            continue;
+        *full = s->archived.count >= limit || s->archived.count == ARCHIVE_STEP_ROWS;
+        if (!*full)
+            rc = archive_row(s, batch, rows[i].row.id, full);
+    }
+    return rc;
+}
+
+/* The next note that is due behind the cursor's first two numbers, into them: SQLITE_ROW. */
+static int next_note(struct sqlite_store *s, int64_t cursor[3])
+{
+    sqlite3_stmt *stmt = connection_statement(&s->writer, SQL_DUE_NEXT);
+    if (!stmt)
+        return sqlite3_extended_errcode(s->writer.db);
+    for (int i = 0; i < 3; i++)
+        sqlite3_bind_int64(stmt, i + 1, cursor[i]);
+    int rc = connection_step(stmt);
+    if (rc == SQLITE_ROW) {
+        cursor[0] = sqlite3_column_int64(stmt, 0);
+        cursor[1] = sqlite3_column_int64(stmt, 1);
+        sqlite3_reset(stmt);
+    }
+    return rc;
+}
+
+/* Puts into the archive what this step may drop. Only a fault of the database is one of the step. */
+static int archive_ahead(struct sqlite_store *s, size_t limit)
+{
+    struct archive_batch batch = {0};
+    int64_t cursor[3] = {-1, -1, s->now / MINUTE_MS};
+    bool full = false;
+    int rc = SQLITE_OK;
+    s->archived.count = 0;
+    s->archived.failed = false;
+    for (int blocks = 0; rc == SQLITE_OK && !full && blocks < SQLITE_PURGE_BLOCKS; blocks++) {
+        rc = next_note(s, cursor);
+        if (rc != SQLITE_ROW)
+            break;
+        rc = archive_block(s, &batch, cursor[1], limit, &full);
+    }
+    if (rc == SQLITE_OK && (archive_batch_write(&batch, s->archive) != STATUS_OK ||
+                            (full && limit && !s->archived.count))) { /* no memory for a single one */
+        s->archived.failed = true;
+        s->archived.count = 0;
+    }
+    archive_batch_fini(&batch);
+    return rc;
+}
+
+/* ---- one step ---- */
+
 /* Removes the row with all that belongs to it; the key's slot only where this row still holds it. */
 static int remove_row(struct sqlite_store *s, const struct due_row *due)
 {
@@ -107,14 +208,16 @@ static int remove_row(struct sqlite_store *s, const struct due_row *due)
     return rc;
 }
 
-/* Does what is due about the row; `touched` says whether anything was. The row afterwards is in `due`. */
-static int expire_row(struct sqlite_store *s, struct due_row *due, bool *touched)
+/* Does what is due about the row; `touched` says whether anything was, `held` that the archive has to have its body first.
+ * The row afterwards is in `due`. */
+static int expire_row(struct sqlite_store *s, struct due_row *due, bool *touched, bool *held)
 {
     struct call_row *row = &due->row;
     int64_t when;
     int rc = SQLITE_OK;
     *touched = false;
-    while (rc == SQLITE_OK && (when = next_due(row, due->has_body)) != 0 && when <= s->now) {
+    *held = body_leaves(s, due) && !archived_has(s, row->id);
+    while (rc == SQLITE_OK && !*held && (when = next_due(row, due->has_body)) != 0 && when <= s->now) {
         *touched = true;
         if (row->final && row->tombstone_expires_ms > 0 && row->tombstone_expires_ms <= s->now) {
             rc = remove_row(s, due);
@@ -143,10 +246,16 @@ static int purge_block(struct sqlite_store *s, struct store_op *op, const int64_
     if (rc == SQLITE_OK)
         rc = read_block(s, note[1], rows, &count);
     for (size_t i = 0; rc == SQLITE_OK && i < count; i++) {
-        bool touched = false;
+        bool touched = false, held = false;
         if (op->count < op->limit)
-            rc = expire_row(s, &rows[i], &touched);
+            rc = expire_row(s, &rows[i], &touched, &held);
         op->count += touched;
+        if (held && s->archived.failed) {
+            if (rc == SQLITE_OK)
+                rc = write_note(s, s->now / MINUTE_MS + 1, note[1]);
+            continue;
+        }
+        op->more = op->more || held;
         /* A row that was touched has a new due time; one that is due in this very minute, or that the bound left
          * over, still needs this note. Others have their own. */
         int64_t due = next_due(&rows[i].row, rows[i].has_body);
@@ -169,18 +278,14 @@ int sqlite_purge(struct sqlite_store *s, struct store_op *op)
     int64_t cursor[3] = {-1, -1, s->now / MINUTE_MS}, removed = s->removed, covers = s->covers_since_ms;
     int rc = SQLITE_OK;
     op->more = false;
+    if (s->archive)
+        rc = archive_ahead(s, op->limit);
+    if (rc != SQLITE_OK)
+        return rc;
     for (int blocks = 0;; blocks++) {
-        sqlite3_stmt *stmt = connection_statement(&s->writer, SQL_DUE_NEXT);
-        if (!stmt)
-            return sqlite3_extended_errcode(s->writer.db);
-        for (int i = 0; i < 3; i++)
-            sqlite3_bind_int64(stmt, i + 1, cursor[i]);
-        rc = connection_step(stmt);
+        rc = next_note(s, cursor);
         if (rc != SQLITE_ROW)
             break;
-        cursor[0] = sqlite3_column_int64(stmt, 0);
-        cursor[1] = sqlite3_column_int64(stmt, 1);
-        sqlite3_reset(stmt);
         rc = SQLITE_OK;
         if (op->count >= op->limit || blocks >= SQLITE_PURGE_BLOCKS) {
             op->more = true;

@@ -221,6 +221,7 @@ struct store_stats {
     int64_t rows, bytes_on_disk;
 };
 
+struct archive;
 struct store_settings {
     const char *url;                  /* "sqlite:PATH", "postgres://…" */
     const char *owner;                /* this process: node, pid, start; written into rows */
@@ -231,6 +232,8 @@ struct store_settings {
     size_t tail_entries; /* identities gathered in memory before they go to the index; 0: the default.
                                        * Tests make it small, so that this happens all the time */
     bool read_only;
+    struct archive *archive; /* where purging puts bodies before it drops them (store/archive.h), borrowed until the
+                              * store is closed; NULL: nowhere */
 };
 
 /* Opens and, where needed, creates or migrates. Takes the exclusive ownership (SQLite: one gateway owns the file).

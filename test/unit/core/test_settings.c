@@ -252,7 +252,7 @@ static void contradictions_are_told_with_their_numbers(void **state)
         {{"rounds", "6"}, "WARNING rounds-unusual rounds: rounds 6 is outside 3 to 5"},
         {{"retries", "4"}, "WARNING retries-many retries: retries 4 is more than 3"},
         {{"connect_timeout", "4s"}, "ERROR connect-too-long connect_timeout: connect_timeout 4s is longer"},
-        {{"archive", "/x"}, "ERROR not-available archive"},
+        {{"archive", "/x"}, "WARNING archive-unused archive"},
         {{"on_failed", "compensate", "receipt", "none"}, "WARNING compensate-without-receipts on_failed"},
         {{"reversal", "POST /x/{json.a"}, "ERROR template-invalid reversal: at byte "},
         {{"receipt_fence", "POST /x/{call_id}", "receipt", "samekey"},
