@@ -54,7 +54,7 @@ struct shard {
     struct redis *redis; /* behind the cache; NULL: none */
     int64_t lie_told_ms; /* when the log last heard of an entry that was not to be believed */
     struct log *log;
-    struct tracer *tracer; /* NULL: no traces are wanted */
+    struct tracer *tracer;   /* NULL: no traces are wanted */
     struct archive *archive; /* NULL: none; for upkeep */
     struct metrics *metrics;
     struct metrics_loop *counts;

@@ -172,7 +172,7 @@ struct pg_store {
     char *url, *owner;
     bool read_only;
     struct archive *archive; /* NULL: none */
-    atomic_bool unnamed; /* no prepared statements */
+    atomic_bool unnamed;     /* no prepared statements */
     struct pg_link writers[PG_WRITERS];
     unsigned busy; /* bit mask, under the lock */
     pthread_mutex_t lock;
@@ -210,13 +210,14 @@ void pg_days_drop(struct pg_link *l, int64_t now_ms);
 /* postgres_archive.c. A day whose bodies the archive did not take has a row in table `due` with the minute -day, and its
  * table stays until none of them is left. */
 struct pg_archived {
-    size_t rows;  /* of those given, from the first on, that were looked at: the others are left for the next step */
-    bool failed;  /* the archive took nothing: what it wants stays in the store */
+    size_t
+        rows; /* of those given, from the first on, that were looked at: the others are left for the next step */
+    bool failed; /* the archive took nothing: what it wants stays in the store */
 };
 /* Inside the step's transaction: puts what leaves of the rows `ids`, all of them locked, into the archive. Where that
  * fails, marks their days. */
-enum pg_fault pg_archive_rows(struct pg_link *l, const int64_t *ids, size_t count, const struct pg_moment *moment,
-                              struct pg_archived *out);
+enum pg_fault pg_archive_rows(struct pg_link *l, const int64_t *ids, size_t count,
+                              const struct pg_moment *moment, struct pg_archived *out);
 /* Whether a day's table may be dropped. Outside a transaction. */
 enum pg_fault pg_archive_day_over(struct pg_link *l, int64_t day, bool *over);
 

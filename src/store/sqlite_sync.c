@@ -16,7 +16,6 @@
  * On a simulated disk there is no thread, and every run is the same.
  */
 #include "store/sqlite.h"
-#include "store/turns.h"
 
 #include <assert.h>
 
@@ -38,7 +37,6 @@ static void *sync_loop(void *argument)
 {
     struct sqlite_store *s = argument;
     struct syncer *y = &s->syncer;
-    short_turns();
     pthread_mutex_lock(&y->lock);
     for (;;) {
         while (!y->stop && y->state != ASKED)

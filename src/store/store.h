@@ -232,7 +232,8 @@ struct store_settings {
     size_t tail_entries; /* identities gathered in memory before they go to the index; 0: the default.
                                        * Tests make it small, so that this happens all the time */
     bool read_only;
-    struct archive *archive; /* where purging puts bodies before it drops them (store/archive.h), borrowed until the
+    struct archive
+        *archive; /* where purging puts bodies before it drops them (store/archive.h), borrowed until the
                               * store is closed; NULL: nowhere */
 };
 

@@ -27,7 +27,6 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "store/turns.h"
 #include "store/watch.h"
 
 /* So long nothing must have come before the store does its own work. Between two batches of a busy store the queue is
@@ -342,15 +341,19 @@ static void finish_begun(struct lane *lane)
     give_back_batch(lane, b);
 }
 
-static bool writes_wait(struct lane *lane)
+/* Whether a whole batch waits. For less, a batch beside a sync is not worth its cost: batches become more and smaller, and
+ * threads wake each other more often (two cores, one sync 0.1 ms: 5 to 20 % fewer calls at 16 and 64 connections). */
+static bool batch_waits(struct lane *lane)
 {
+    size_t count = 0, enough = lane->worker->settings.batch_max;
     pthread_mutex_lock(&lane->worker->lock);
-    bool wait = !list_empty(&lane->writes);
+    for (const struct list *l = lane->writes.next; l != &lane->writes && count < enough; l = l->next)
+        count++;
     pthread_mutex_unlock(&lane->worker->lock);
-    return wait;
+    return count == enough;
 }
 
-/* Runs a batch while the one before it is synced. Where nothing more waits, its own sync is done at once, here. */
+/* Runs a batch while the one before it is synced. Where less than a batch waits, its own sync is done at once, here. */
 static void run_batch(struct lane *lane, struct batch *b)
 {
     struct store *store = lane->worker->store;
@@ -361,7 +364,7 @@ static void run_batch(struct lane *lane, struct batch *b)
     if (before) {
         end_begun(lane);
         lane->begun = begun == BATCH_BEGUN ? b : NULL;
-        if (lane->begun && writes_wait(lane))
+        if (lane->begun && batch_waits(lane))
             store_batch_sync(store); /* it is the oldest now */
         give_back_batch(lane, before);
     }
@@ -371,7 +374,7 @@ static void run_batch(struct lane *lane, struct batch *b)
         return;
     }
     lane->begun = b;
-    if (b->ended || !writes_wait(lane))
+    if (b->ended || !batch_waits(lane))
         finish_begun(lane);
     else
         store_batch_sync(store);
@@ -432,7 +435,6 @@ static void *write_loop(void *argument)
 {
     struct lane *lane = argument;
     struct worker *w = lane->worker;
-    short_turns();
     bool rested = false; /* the store has done its own work since the last batch */
     struct list cancelled;
     list_init(&cancelled);

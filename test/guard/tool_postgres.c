@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The PostgreSQL library as a service meets it; test_library.py runs it against a server. Says what went wrong and ends with
+ * The PostgreSQL library as a service meets it; test_guard_library.py runs it against a server. Says what went wrong and ends with
  * 1, or ends with 0.
  *
  *     tool_postgres CONNINFO api         install, endings, receipts, fences, events, and what is refused
