@@ -289,6 +289,14 @@ listen plain
     return Program("haproxy", ["haproxy", "-db", "-f", str(place)], port, work, ready="/count")
 
 
+def start_floor(build, work, callee_port, number=0):
+    """bench/floor.c on a fresh SQLite file: a proxy with two synced commits a call, and nothing else."""
+    port, place = free_port(), pathlib.Path(work) / f"floor-{number}"
+    place.mkdir(parents=True)
+    command = [str(build / "bench_floor"), str(port), str(callee_port), str(place / "calls.db")]
+    return Program("floor", command, port, place, ready="/count")
+
+
 def add_redis(together, place, fsync):
     """A Redis of its own with an append-only file; `fsync` is always or everysec. The rest is its own default."""
     port = free_port()

@@ -22,7 +22,7 @@ IDLE_CONNECTIONS = 10_000
 SAME_AT_ONCE = 64
 
 # A turn of each repeat: the kind of work, the connections, and the programs that do it directly after each other.
-UNIQUE = ("nginx", "gateway", "lua-redis-always", "node-idempotency")
+UNIQUE = ("nginx", "gateway", "floor", "lua-redis-always", "node-idempotency")
 SPEED = [
     ("unique", 1, ("nginx", "gateway")),
     ("unique", 16, UNIQUE),
@@ -59,6 +59,8 @@ def speed(options, work, callee, needed, number, say):
                     start = harness.start_nginx(work, callee.port)
                 elif name == "haproxy":
                     start = harness.start_haproxy(work, callee.port)
+                elif name == "floor":
+                    start = harness.start_floor(options.build, work, callee.port, number)
                 elif name == "gateway":
                     start = harness.start_gateway(options.samekey, work, callee.port, number)
                 elif name == "gateway-postgres":

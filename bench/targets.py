@@ -12,7 +12,8 @@ MIB = 1024 * 1024
 
 
 class Target:
-    """One figure of a row. `must` and `aim` are numbers, or functions of the results."""
+    """One figure of a row. `must` and `aim` are numbers, or functions of the results, or None in a row that is only
+    told."""
 
     def __init__(self, row, what, at, must, aim, values, needs, unit="×", more=True):
         self.row, self.what, self.at, self.must, self.aim = row, what, at, must, aim
@@ -27,11 +28,12 @@ class Target:
         value = statistics.median(values)
         must, aim = (bound(results) if callable(bound) else bound for bound in (self.must, self.aim))
         kept = (lambda bound: value >= bound) if self.more else (lambda bound: value <= bound)
+        met = "told" if must is None else "aim" if kept(aim) else "must" if kept(must) else "no"
         # An exact target (nothing may be repeated, nothing may differ) has no ratio.
         of_must = None if not must or not value else value / must if self.more else must / value
         return {"row": self.row, "what": self.what, "at": self.at, "unit": self.unit, "must": must, "aim": aim,
                 "more": self.more, "measured": value, "least": min(values), "most": max(values), "of_must": of_must,
-                "met": "aim" if kept(aim) else "must" if kept(must) else "no"}
+                "met": met}
 
 
 def speeds(value):
@@ -118,6 +120,12 @@ def targets():
     yield Target("same", "executions of one call sent 64 times at once", "64 connections", 1, 1,
                  *group("same", lambda r: r["executions_most"]), "", more=False)
     yield Target("same", "equal answers to it", "of 64", 64, 64, *group("same", lambda r: r["equal_least"]), "")
+    # Where the disk, SQLite and a proxy alone stand, and what of it is left: told, held to nothing.
+    for what, ours, theirs in (("the floor's unique calls × nginx plain proxy", "floor", "nginx"),
+                               ("unique calls × the floor", "gateway", "floor")):
+        for connections in (256, 64, 16):
+            yield Target("floor", what, f"{connections} connections", None, None,
+                         *ratio(("unique", connections, ours), [("unique", connections, theirs)]))
 
 
 def grown(repeat, name):
@@ -145,7 +153,7 @@ def table(lines):
         sign = "≥" if line["more"] else "≤"
         spread = f"{number(line['least'], '')}–{number(line['most'], '')}"
         of_must = f"{line['of_must']:.2f}" if line["of_must"] else "–"
-        met = {"aim": "must and aim", "must": "must", "no": "**no**"}[line["met"]]
-        yield (f"| {line['what']} | {line['at']} | {sign} {number(line['must'], line['unit'])} |"
-               f" {sign} {number(line['aim'], line['unit'])} | {number(line['measured'], line['unit'])} ({spread}) |"
+        met = {"aim": "must and aim", "must": "must", "no": "**no**", "told": "–"}[line["met"]]
+        must, aim = ("–" if line[name] is None else f"{sign} {number(line[name], line['unit'])}" for name in ("must", "aim"))
+        yield (f"| {line['what']} | {line['at']} | {must} | {aim} | {number(line['measured'], line['unit'])} ({spread}) |"
                f" {of_must} | {met} |")

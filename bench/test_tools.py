@@ -135,6 +135,25 @@ class Tools(unittest.TestCase):
         self.assertEqual(harness.count(self.callee)["executions"], 0)
 
 
+class Floor(unittest.TestCase):
+    def test_every_call_has_a_claim_and_an_ending_and_a_key_that_is_taken_goes_nowhere(self):
+        with tempfile.TemporaryDirectory() as work, harness.start_callee(BUILD, work) as callee:
+            with harness.start_floor(BUILD, work, callee.port) as floor:
+                results = [harness.finished(harness.start_load(BUILD, floor.port, "unique", 16, 5, requests=500, seed=7), 5)
+                           for _ in range(2)]
+                odd, _ = harness.ask(floor.port, "POST", "/orders", "{}", headers={"Idempotency-Key": "order-1"})
+            self.assertEqual([result["status"] for result in results], [{"201": 500}, {"409": 500}])
+            self.assertEqual(odd, 400)
+            counted = harness.count(callee)
+            self.assertEqual((counted["executions"], counted["distinct"]), (500, 500))
+            db = sqlite3.connect(pathlib.Path(work) / "floor-0" / "calls.db")
+            claimed = {key.hex() for key, in db.execute("SELECT key FROM call JOIN ending USING (id)"
+                                                        " WHERE CAST(answer AS TEXT) LIKE 'HTTP/1.1 201%thank you for your order%'")}
+            db.close()
+            ones = (1 << 64) - 1
+            self.assertTrue(claimed == {harness.call_id(~7 & ones, n) for n in range(500)}, len(claimed))
+
+
 class Fill(unittest.TestCase):
     def test_a_filled_store_has_what_was_asked_for_and_more_on_disk_than_it_stores(self):
         with tempfile.TemporaryDirectory() as work:
@@ -194,6 +213,11 @@ class Table(unittest.TestCase):
         self.assertEqual((line["must"], line["measured"], line["met"]), (450.0, 100.0, "aim"))
         self.assertEqual(self.judged("tail", results | {"speed": [repeat(unique_64_gateway=1)]})["met"], "must")
         self.assertEqual(self.judged("same", {"same": [{"executions_most": 2, "equal_least": 64}]})["met"], "no")
+
+    def test_a_row_without_bounds_is_told_and_cannot_fail(self):
+        line = self.judged("floor", {"speed": [repeat(unique_256_floor=30, unique_256_nginx=100)]})
+        self.assertEqual((line["measured"], line["met"], line["of_must"]), (0.3, "told", None))
+        self.assertIn("| – | – | 0.30 (0.30–0.30) | – | – |", list(targets.table([line]))[-1])
 
     def test_every_row_is_printed_with_its_bounds(self):
         line = self.judged("same", {"same": [{"executions_most": 1, "equal_least": 64}]})

@@ -8,7 +8,9 @@ add_executable(bench_callee EXCLUDE_FROM_ALL ${CMAKE_SOURCE_DIR}/bench/callee.c)
 target_link_libraries(bench_callee PRIVATE samekey_flags samekey_llhttp)
 add_executable(bench_fill EXCLUDE_FROM_ALL ${CMAKE_SOURCE_DIR}/bench/fill.c)
 target_link_libraries(bench_fill PRIVATE samekey_flags samekey_store)
-add_dependencies(bench_tools bench_load bench_callee bench_fill)
+add_executable(bench_floor EXCLUDE_FROM_ALL ${CMAKE_SOURCE_DIR}/bench/floor.c)
+target_link_libraries(bench_floor PRIVATE samekey_flags PkgConfig::SQLITE Threads::Threads)
+add_dependencies(bench_tools bench_load bench_callee bench_fill bench_floor)
 
 if(CMOCKA_FOUND)
   add_executable(bench_test_histogram EXCLUDE_FROM_ALL ${CMAKE_SOURCE_DIR}/bench/test_histogram.c
