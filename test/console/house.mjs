@@ -61,10 +61,10 @@ route "${name}" {
   receipt = "http GET /receipts/{call_id}"
   business_ref = "${name === 'orders' ? '{json.order_no}' : '{path.no}'}"
   key_missing = pass
-  attempt_timeout = 500ms
-  deadline = 3s
+  attempt_timeout = 3s
+  deadline = 8s
   retries = 0
-  receipt_timeout = 300ms
+  receipt_timeout = 2s
   receipt_queries = 1
   rounds = ${rounds}
   round_gap = ${gap}
