@@ -587,3 +587,16 @@ void receipt_reading_fini(struct receipt_reading *reading)
     buffer_fini(&reading->result_body);
     reading->has_result = false;
 }
+
+bool call_was_accepted(const struct call_row *call)
+{
+    struct attempt attempts[ATTEMPTS_MAX];
+    struct buffer memory = {0};
+    size_t count = 0;
+    bool pending = call->reason == REASON_ACCEPTED;
+    if (attempts_decode(call->attempts, attempts, &count, &memory) == STATUS_OK)
+        for (size_t i = 0; i < count; i++)
+            pending = pending || attempts[i].outcome == OUTCOME_PENDING;
+    buffer_fini(&memory);
+    return pending;
+}

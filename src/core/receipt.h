@@ -192,4 +192,8 @@ void receipt_read(struct receipt_reading *out, int http_status, struct slice bod
                   int64_t first_attempt_ms, struct slice map);
 void receipt_reading_fini(struct receipt_reading *reading);
 
+/* Whether a callee ever took the call for later (a `pending` attempt, or the reason `accepted`). Of such a call NOT_RECEIVED
+ * proves nothing: queued work may write its receipt only at its commit (CONTRACT section 3). */
+bool call_was_accepted(const struct call_row *call);
+
 #endif

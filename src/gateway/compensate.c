@@ -64,19 +64,6 @@ static struct compensation_policy policy_of(const struct round *r)
     };
 }
 
-static bool was_accepted(const struct call_row *call)
-{
-    struct attempt attempts[ATTEMPTS_MAX];
-    struct buffer memory = {0};
-    size_t count = 0;
-    bool pending = call->reason == REASON_ACCEPTED;
-    if (attempts_decode(call->attempts, attempts, &count, &memory) == STATUS_OK)
-        for (size_t i = 0; i < count; i++)
-            pending = pending || attempts[i].outcome == OUTCOME_PENDING;
-    buffer_fini(&memory);
-    return pending;
-}
-
 int64_t round_since(int64_t now_ms, int64_t then_ms)
 {
     return then_ms && now_ms > then_ms ? now_ms - then_ms : 0;
@@ -92,7 +79,7 @@ static struct compensation_facts facts_of(const struct round *r)
         .final = call->final,
         .never_sent = call->attempt_count == 0,
         .maybe_ran = call->maybe_ran,
-        .pending = was_accepted(call),
+        .pending = call_was_accepted(call),
         .has_request = r->kept.has && r->lane,
         .has_identity = call->has_key || !call->call_id_made,
         .slot_free = r->slot_free,

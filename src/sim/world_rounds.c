@@ -91,19 +91,6 @@ static struct compensation_policy policy_of(const struct round *r)
     };
 }
 
-static bool was_accepted(const struct call_row *call)
-{
-    struct attempt attempts[ATTEMPTS_MAX];
-    struct buffer memory = {0};
-    size_t count = 0;
-    bool pending = call->reason == REASON_ACCEPTED;
-    if (attempts_decode(call->attempts, attempts, &count, &memory) == STATUS_OK)
-        for (size_t i = 0; i < count; i++)
-            pending = pending || attempts[i].outcome == OUTCOME_PENDING;
-    buffer_fini(&memory);
-    return pending;
-}
-
 static struct compensation_facts facts_of(const struct round *r)
 {
     const struct call_row *call = &r->row;
@@ -169,7 +156,7 @@ static void taken(struct job *job)
     r->has_kept = r->work.kept.has;
     r->kept_body = number_of(r->work.kept.body);
     r->row = rows->call;
-    r->pending = was_accepted(&r->row);
+    r->pending = call_was_accepted(&r->row);
     gate_keep_row(g, &r->row, r->call);
     r->row.has_result = r->row.body_kept = false;
     r->store_now_ms = rows->now_ms;
