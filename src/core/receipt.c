@@ -167,9 +167,10 @@ enum status attempts_decode(struct slice json, struct attempt attempts[ATTEMPTS_
     enum status status = STATUS_INVALID;
     size_t offsets[ATTEMPTS_MAX] = {0};
     size_t start = memory->len;
-    if (!json_is_array(list) || json_array_size(list) > ATTEMPTS_MAX)
+    size_t size = json_array_size(list);
+    if (!json_is_array(list) || size > ATTEMPTS_MAX)
         goto done;
-    for (size_t i = 0; i < json_array_size(list); i++) {
+    for (size_t i = 0; i < size; i++) {
         json_t *item = json_array_get(list, i);
         struct attempt *a = &attempts[i];
         memset(a, 0, sizeof *a);
@@ -193,8 +194,8 @@ enum status attempts_decode(struct slice json, struct attempt attempts[ATTEMPTS_
         status = STATUS_NO_MEMORY;
         goto done;
     }
-    *count = json_array_size(list);
-    for (size_t i = 0; i < *count; i++) {
+    *count = size;
+    for (size_t i = 0; i < size; i++) {
         if (attempts[i].evidence.len)
             attempts[i].evidence.data = memory->data + offsets[i]; /* only now the buffer stands still */
     }

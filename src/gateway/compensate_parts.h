@@ -36,6 +36,8 @@ struct round {
     struct buffer asked; /* what was done, in words */
     enum receipt_answer answer;
     bool answered;
+    bool by_caller;      /* the question bore the headers that say who called */
+    bool for_nobody;     /* it did not, and the callee did not know the call: not believed */
     struct call_row end; /* SETTLE: the ending, with the result of the receipt */
     bool has_end;
     enum call_state theirs; /* what the callee or the run said of the call */

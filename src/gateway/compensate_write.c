@@ -6,6 +6,10 @@
 #include "gateway/compensate_parts.h"
 
 #define ROUND_WRITE_MS 1000 /* a round that could not be written is tried again after this */
+#define FOR_NOBODY                                                                                           \
+    "the callee does not know it, but was asked without the header that says who called, which is not "      \
+    "kept: "                                                                                                 \
+    "that proves nothing"
 
 /* ---- writing it down ------------------------------------------------------------------------------------------ */
 
@@ -122,7 +126,7 @@ void round_write(struct round *r)
                   .ours = slice_text(state_text(r->call.state)),
                   .difference = difference,
                   .decision = slice_text(compensation_effect_text(fx->type)),
-                  .evidence = slice_text(fx->why)},
+                  .evidence = slice_text(r->for_nobody ? FOR_NOBODY : fx->why)},
     };
     if (fx->status == TASK_MANUAL) {
         r->work.task.tell = TASK_TELL_OWED;

@@ -324,48 +324,86 @@ void query_forget(struct query *q)
         q->done = NULL;
 }
 
-static void principal_lines_of(struct buffer *out, const struct template *t, const struct headers *headers)
+/* Whether one of the lines, as an operator wrote them, is of this name. */
+static bool line_is_named(const struct text_list *lines, struct slice name)
 {
+    for (size_t i = 0; lines && i < lines->count; i++) {
+        struct slice line = slice_text(lines->items[i]);
+        if (line.len > name.len && line.data[name.len] == ':' &&
+            slice_equal_nocase(slice_of(line.data, name.len), name))
+            return true;
+    }
+    return false;
+}
+
+/* Returns whether each header that the template reads was there, or is among `own`. */
+static bool principal_lines_of(struct buffer *out, const struct template *t, const struct headers *headers,
+                               const struct text_list *own)
+{
+    bool all = true;
     for (size_t i = 0; i < t->count; i++) {
         if (t->parts[i].source != TEMPLATE_HEADER)
             continue;
-        for (size_t k = 0; k < headers->count; k++) {
-            const struct header *h = &headers->list[k];
-            if (!slice_equal_nocase(h->name, t->parts[i].name))
-                continue;
-            buffer_slice(out, h->name);
-            buffer_text(out, ": ");
-            buffer_slice(out, h->value);
-            buffer_text(out, "\r\n");
-            break;
+        size_t k = 0;
+        while (k < headers->count && !slice_equal_nocase(headers->list[k].name, t->parts[i].name))
+            k++;
+        if (k == headers->count) {
+            all = all && line_is_named(own, t->parts[i].name);
+            continue;
         }
+        buffer_slice(out, headers->list[k].name);
+        buffer_text(out, ": ");
+        buffer_slice(out, headers->list[k].value);
+        buffer_text(out, "\r\n");
     }
+    return all;
 }
 
-void query_principal_kept(struct buffer *out, const struct setup *setup, struct slice lines)
+/* The header that a tenant was read from, where the tenant is that header and nothing else: then the row tells it. */
+static bool tenant_header(const struct setup *setup, struct slice tenant, struct header *out)
+{
+    const struct template *t = &setup->tenant;
+    if (!setup->has_tenant || t->count != 1 || t->parts[0].source != TEMPLATE_HEADER ||
+        t->parts[0].before.len || t->after.len || !tenant.len)
+        return false;
+    *out = (struct header){.name = t->parts[0].name, .value = tenant};
+    return true;
+}
+
+static bool principal_lines(struct buffer *out, const struct setup *setup, const struct headers *headers,
+                            const struct text_list *own)
+{
+    bool all = !setup->has_tenant || principal_lines_of(out, &setup->tenant, headers, own);
+    return (!setup->has_credential || principal_lines_of(out, &setup->credential, headers, own)) && all;
+}
+
+bool query_principal_kept(struct buffer *out, const struct setup *setup, struct slice lines,
+                          struct slice tenant, const struct text_list *own)
 {
     struct header list[QUERY_KEPT_LINES_MAX];
     struct headers headers = {.list = list};
     while (lines.len && headers.count < QUERY_KEPT_LINES_MAX) {
         const char *stop = memchr(lines.data, '\n', lines.len);
         size_t len = stop ? (size_t)(stop - lines.data) + 1 : lines.len;
-        const char *colon = memchr(lines.data, ':', len);
+        struct slice line = {lines.data, stop ? len - 1 : len};
+        if (line.len && line.data[line.len - 1] == '\r')
+            line.len--; /* kept in a value, it would end the head of the question early */
+        const char *colon = memchr(line.data, ':', line.len);
         if (colon) {
-            size_t name = (size_t)(colon - lines.data);
+            size_t name = (size_t)(colon - line.data);
             list[headers.count++] = (struct header){
-                .name = slice_of(lines.data, name),
-                .value = slice_trim(slice_of(colon + 1, len - name - 1)),
+                .name = slice_of(line.data, name),
+                .value = slice_trim(slice_of(colon + 1, line.len - name - 1)),
             };
         }
         lines = slice_of(lines.data + len, lines.len - len);
     }
-    query_principal_lines(out, setup, &headers);
+    if (!headers.count && tenant_header(setup, tenant, &list[0]))
+        headers.count = 1;
+    return principal_lines(out, setup, &headers, own);
 }
 
 void query_principal_lines(struct buffer *out, const struct setup *setup, const struct headers *headers)
 {
-    if (setup->has_tenant)
-        principal_lines_of(out, &setup->tenant, headers);
-    if (setup->has_credential)
-        principal_lines_of(out, &setup->credential, headers);
+    (void)principal_lines(out, setup, headers, NULL);
 }

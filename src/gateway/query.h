@@ -39,7 +39,11 @@ void query_forget(struct query *query);
 
 /* Appends the header lines that the tenant's and the credential's templates read, taken from a request. */
 void query_principal_lines(struct buffer *out, const struct setup *setup, const struct headers *headers);
-/* The same from the header lines of a kept request. */
-void query_principal_kept(struct buffer *out, const struct setup *setup, struct slice lines);
+/* The same from the header lines of a kept request; where nothing was kept (empty), from the tenant of the call's row as far
+ * as that tells it. A credential's header is never known from a row, which has its digest only. Returns whether all of
+ * them are in the question, `own` (lines that are sent with it anyway) counted: where not, a callee that keeps its callers
+ * apart is asked by nobody, and its NOT_RECEIVED speaks of nobody's call. */
+bool query_principal_kept(struct buffer *out, const struct setup *setup, struct slice lines,
+                          struct slice tenant, const struct text_list *own);
 
 #endif

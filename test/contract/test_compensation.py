@@ -419,3 +419,59 @@ def test_settings_that_cannot_work_are_refused(tmp_path):
         gateway.start(wait=False)
         assert gateway.wait() == 78
         assert any(words in line for line in gateway.said()), gateway.said()
+
+
+@pytest.fixture
+def asked_later(tmp_path):
+    """A call of tenant t1 and user ann whose receipt cannot be had until its rounds, in a gateway with such headers: its
+    callId, the service, and a wait for a status that gives the questions of the rounds."""
+    upstream, gateways = Upstream(), []
+
+    def begin(answer, top=None, **route):
+        route = {**ROUTE, "upstream": [upstream.url], "receipt_header": ["X-Asked: by a gateway"], "rounds": 4, **route}
+        gateway = Gateway(tmp_path, {"orders": route}, **(top or {"tenant": "{header.X-Tenant}"}))
+        gateways.append(gateway)
+        call_id = unique("c")
+        upstream.script("/orders", Step(then="fin", effect=True))
+        upstream.receipt_mode = "down"
+        headers = {"X-Tenant": "t1", "X-User": "ann"}
+        assert gateway.send(post("/orders", call_id, unique("k"), "{}", headers=headers)).slug == "outcome-unknown"
+        first = len(upstream.queries(call_id))
+        upstream.answer_receipt(call_id, receipt(answer, call_id))
+
+        def rounds(status=MANUAL):
+            until(lambda: gateway.rows("select status from compensation") == [(status,)], 20)
+            return upstream.queries(call_id)[first:], gateway.rows("select asked, answer, evidence from compensation_round")
+        return rounds
+
+    yield begin
+    for gateway in gateways:
+        assert gateway.stop() == 0
+    upstream.close()
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_round_asks_as_whoever_called_and_leaves_the_connection_clean(asked_later, kept):
+    top = {"tenant": "{header.X-Tenant}", **({"credential": "{header.X-User}"} if kept else {})}
+    asked, _ = asked_later("PROCESSING", top, **({"reversal": "POST /orders/1/cancel"} if kept else {}))()
+    assert len(asked) >= 3
+    for query in asked:
+        assert query.raw_head.startswith(b"GET /receipts/") and query.raw_head.endswith(b"\r\n\r\n")
+        assert (query.all("X-Tenant"), query.all("X-Asked")) == (["t1"], ["by a gateway"])
+        assert query.all("X-User") == (["ann"] if kept else [])  # nothing of the credential but a digest is stored
+    assert len({query.conn for query in asked[1:]}) == 1  # nothing is left over that a service would have to close for
+
+
+def test_not_received_said_to_nobody_is_not_believed(asked_later):
+    """A callee that keeps its callers apart looks for the call among those of whoever asks. The credential of the caller is
+    not kept, so it is asked by nobody: it does not know the call, and must not fence another one of that name."""
+    asked, rows = asked_later("NOT_RECEIVED", {"credential": "{header.X-User}"}, **FENCE)()
+    assert asked and {query.method for query in asked} == {"GET"}
+    assert {row[:2] for row in rows} == {("ask", "query_failed")}
+    assert all("asked without the header that says who called" in row[2] for row in rows)
+
+
+def test_a_gateway_that_says_who_itself_is_asks_for_its_callers(asked_later):
+    route = {"receipt_header": ["X-User: gateway"], "receipt_fence": "POST /receipts/{call_id}/fence"}
+    _, rows = asked_later("NOT_RECEIVED", {"credential": "{header.X-User}"}, **route)()
+    assert {row[0] for row in rows} == {"ask, fence"} and {row[1] for row in rows} == {"not_received"}
