@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The frame around every page: the places, the one search box, whether what is shown is live, and the settings.
-import { html, useEffect, useRef, useState } from './base.js';
+import { html, useEffect, useLayoutEffect, useRef, useState } from './base.js';
 import { api, session } from './api.js';
 import { since } from './format.js';
 import { useNow } from './load.js';
@@ -16,8 +16,8 @@ const places = ['overview', 'calls', 'tasks', 'swapped', 'audit'];
 function Find({ query }) {
   const box = useRef(null);
   const asked = query.get('q') ?? '';
-  useEffect(() => { box.current.value = asked; }, [asked]);
-  useEffect(() => {
+  useLayoutEffect(() => { box.current.value = asked; }, [asked]); // not later: it would overwrite what is typed meanwhile
+  useLayoutEffect(() => {
     const key = (event) => {
       const typing = event.target.closest?.('input, textarea, select, dialog, [contenteditable]');
       if (event.key !== '/' || event.ctrlKey || event.metaKey || event.altKey || typing) return;

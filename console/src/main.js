@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The console: signs in, keeps the frame, and shows the page that the address names.
-import { html, render, useEffect, useRef, useState } from './base.js';
+import { html, render, useEffect, useLayoutEffect, useRef, useState } from './base.js';
 import { api, onSession, session } from './api.js';
 import { applyTheme, remembered } from './prefs.js';
 import { onSample, run } from './sampler.js';
@@ -52,7 +52,7 @@ function App() {
   const [Page, props, place] = pageOf(route);
   const where = route.parts.join('/');
   const first = useRef(true);
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (!inside) return;
     document.title = t('title', { page: props.id ?? t(place ? `nav.${place}` : 'lost.title') });
     if (first.current) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The token, once: what comes back is a session cookie that scripts cannot read.
-import { html, useEffect, useRef, useState } from '../base.js';
+import { html, useLayoutEffect, useRef, useState } from '../base.js';
 import { api } from '../api.js';
 import { t } from '../words.js';
 import { LanguageChoice, ThemeChoice } from '../frame.js';
@@ -11,7 +11,7 @@ export function SignIn({ languageChanged }) {
   const [failure, setFailure] = useState(null);
   const [busy, setBusy] = useState(false);
   const box = useRef(null);
-  useEffect(() => box.current.focus(), []);
+  useLayoutEffect(() => box.current.focus(), []); // before it is seen: what is typed at once is not lost
   const submit = async (event) => {
     event.preventDefault();
     const token = box.current.value.trim();

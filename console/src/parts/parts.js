@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Small things every page is made of.
-import { html, useEffect, useRef, useState } from '../base.js';
+import { html, useEffect, useLayoutEffect, useRef, useState } from '../base.js';
 import { moment, utc } from '../format.js';
 import { has, t } from '../words.js';
 import { Icon } from './icon.js';
@@ -79,7 +79,7 @@ export function Announce({ text }) {
 /** A dialog that keeps the focus until it is closed, and gives it back. */
 export function Dialog({ title, onClose, foot, children }) {
   const box = useRef(null);
-  useEffect(() => {
+  useLayoutEffect(() => {
     const before = document.activeElement;
     box.current.showModal();
     box.current.querySelector('h2').focus(); // its name is read first
