@@ -350,7 +350,7 @@ def start_node_idempotency(work, callee_port, number=0):
 # the same, some more memory and log than the defaults of a small machine.
 # A quarter of the machine's memory, as PostgreSQL's manual advises for a server of its own (section 20.4).
 QUARTER_MB = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4 >> 20
-POSTGRES_SETTINGS = {"max_connections": 200, "shared_buffers": f"{QUARTER_MB}MB", "max_wal_size": "4GB", "wal_compression": "on",
+POSTGRES_SETTINGS = {"max_connections": 200, "shared_buffers": f"{QUARTER_MB}MB", "max_wal_size": "4GB", "wal_compression": "lz4",
                      "checkpoint_timeout": "15min", "listen_addresses": "127.0.0.1"}
 
 
@@ -377,16 +377,17 @@ def postgres_url(port):
 
 
 def add_postgres(together, place):
-    """A PostgreSQL server of its own on this disk; its part, whose port is the server's."""
+    """A PostgreSQL server of its own on this disk; its part, whose port is the server's. Data that are there are taken."""
     who, port = postgres_account(), free_port()
-    place.mkdir(parents=True)
+    place.mkdir(parents=True, exist_ok=True)
     for folder in (place.parent, place.parent.parent):
         folder.chmod(folder.stat().st_mode | 0o711)
     if who:
         os.chown(place, who["user"], who["group"])
+    made = not (place / "data").exists()
     done = subprocess.run([postgres_bin() / "initdb", "-D", place / "data", "-A", "trust", "-U", "bench", "--locale", "C.UTF-8"],
-                          cwd=place, capture_output=True, text=True, **who)
-    if done.returncode:
+                          cwd=place, capture_output=True, text=True, **who) if made else None
+    if done and done.returncode:
         raise Wrong(f"initdb failed: {done.stderr}")
     command = [str(postgres_bin() / "postgres"), "-D", str(place / "data"), "-p", str(port), "-k", str(place)]
     command += [f"-c{name}={value}" for name, value in POSTGRES_SETTINGS.items()]

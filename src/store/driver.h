@@ -31,6 +31,7 @@ struct store_driver {
                                 size_t *ended_count);
     void (*close)(struct store *store);
     unsigned writers; /* batches that may run at the same time; 0 is 1 */
+    unsigned readers; /* readers that it takes to keep it busy; 0 is 1 */
 };
 
 /* First member of every driver's own store and reader. */

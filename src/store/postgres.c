@@ -525,6 +525,7 @@ static const struct store_driver driver = {
     .now = pg_now,
     .close = pg_close,
     .writers = PG_WRITERS,
+    .readers = PG_READERS,
 };
 
 enum status postgres_store_open(struct store **out, const struct store_settings *settings,

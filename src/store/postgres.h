@@ -24,10 +24,12 @@
 #include <stdatomic.h>
 
 #define PG_WRITERS        3 /* batches at once: one that waits for a standby does not stop the others */
+#define PG_READERS        2 /* reads at once: while one waits for its answer, the other asks */
 #define PG_CONNECT_S      "3"
-#define PG_ANSWER_MS      10000 /* for the answer to a statement; then the connection is given up */
-#define PG_COMMIT_MS      30000 /* for the answer to a COMMIT, which is never cancelled */
-#define PG_BATCH_MS       6000  /* since a batch began: what then is not written is not tried again */
+#define PG_ANSWER_MS      10000   /* for the answer to a statement; then the connection is given up */
+#define PG_MIGRATE_MS     3600000 /* for a change of the schema, which may write large tables anew */
+#define PG_COMMIT_MS      30000   /* for the answer to a COMMIT, which is never cancelled */
+#define PG_BATCH_MS       6000    /* since a batch began: what then is not written is not tried again */
 #define PG_BUSY_MS        1000 /* after a read that got no lock: others of its connection do not wait for it too */
 #define PG_LOOK_UP_MS     10000 /* for finding out whether a COMMIT whose answer was lost took effect */
 #define PG_TRIES          6     /* of a batch that met a deadlock or a serialization failure */
@@ -59,11 +61,13 @@ struct pg_args {
 };
 void pg_args_clear(struct pg_args *args);
 void pg_args_fini(struct pg_args *args);
-/* The next parameter: a number, bytes, or an empty array; returns its place. */
+/* The next parameter: a number, bytes, a digest, or an empty array; returns its place. */
 int pg_arg_number(struct pg_args *args, int64_t value);
 int pg_arg_bytes(struct pg_args *args, struct slice bytes);
+int pg_arg_digest(struct pg_args *args, const struct digest *digest);
 int pg_arg_numbers(struct pg_args *args);
 int pg_arg_many_bytes(struct pg_args *args);
+int pg_arg_digests(struct pg_args *args);
 /* Adds to an array. Bytes without length are NULL unless `keep_empty`. */
 void pg_add_number(struct pg_args *args, int at, int64_t value);
 void pg_add_bytes(struct pg_args *args, int at, struct slice bytes);
@@ -137,8 +141,9 @@ enum pg_fault pg_run(struct pg_link *l, enum pg_statement which, const char *sql
  * front of it. */
 enum pg_fault pg_read(struct pg_link *l, enum pg_statement which, const char *sql, const struct pg_args *args,
                       PGresult **out);
-/* Text without parameters, e.g. several commands. */
+/* Text without parameters, e.g. several commands; `most_ms` for the answer, where others have PG_ANSWER_MS. */
 enum pg_fault pg_text(struct pg_link *l, const char *sql);
+enum pg_fault pg_text_within(struct pg_link *l, const char *sql, int64_t most_ms);
 /* Several statements in one round trip: queue them, then fetch as many results. A fault of one is told for it and all
  * behind it. */
 enum pg_fault pg_queue_begin(struct pg_link *l);

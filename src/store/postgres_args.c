@@ -12,6 +12,8 @@
 #define OID_NUMBER  20
 #define OID_BYTESS  1001
 #define OID_NUMBERS 1016
+#define OID_DIGEST  2950 /* uuid: sixteen bytes, whatever they are */
+#define OID_DIGESTS 2951
 #define ITEMS_AT    12 /* where the length of the dimension stands */
 
 static void put32(struct buffer *b, uint32_t value)
@@ -64,6 +66,13 @@ int pg_arg_bytes(struct pg_args *args, struct slice bytes)
     return at;
 }
 
+int pg_arg_digest(struct pg_args *args, const struct digest *digest)
+{
+    int at = next(args, OID_DIGEST);
+    buffer_append(&args->values[at], digest->bytes, sizeof digest->bytes);
+    return at;
+}
+
 static int array(struct pg_args *args, Oid type, Oid item)
 {
     int at = next(args, type);
@@ -80,6 +89,11 @@ int pg_arg_numbers(struct pg_args *args)
 int pg_arg_many_bytes(struct pg_args *args)
 {
     return array(args, OID_BYTESS, OID_BYTES);
+}
+
+int pg_arg_digests(struct pg_args *args)
+{
+    return array(args, OID_DIGESTS, OID_DIGEST);
 }
 
 static void count(struct pg_args *args, int at)

@@ -279,7 +279,12 @@ enum pg_fault pg_run(struct pg_link *l, enum pg_statement which, const char *sql
 
 enum pg_fault pg_text(struct pg_link *l, const char *sql)
 {
-    int64_t until = pg_monotonic_ms() + PG_ANSWER_MS;
+    return pg_text_within(l, sql, PG_ANSWER_MS);
+}
+
+enum pg_fault pg_text_within(struct pg_link *l, const char *sql, int64_t most_ms)
+{
+    int64_t until = pg_monotonic_ms() + most_ms;
     if (!PQsendQuery(l->conn, sql) || !flush(l, until))
         return lost(l);
     return collect(l, until, NULL);

@@ -50,8 +50,8 @@ static const char claim_sql[] =
     " u.attempts FROM m, unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], "
     "$6::bigint[],"
     " $7::bigint[], $8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[], $13::bigint[],"
-    " $14::bigint[], $15::bigint[], $16::bigint[], $17::bigint[], $18::bigint[], $19::bigint[], $20::bytea[],"
-    " $21::bytea[], $22::bytea[], $23::bytea[], $24::bytea[], $25::bytea[], $26::bytea[], $27::bytea[], "
+    " $14::bigint[], $15::bigint[], $16::bigint[], $17::bigint[], $18::bigint[], $19::bigint[], $20::uuid[],"
+    " $21::uuid[], $22::bytea[], $23::bytea[], $24::bytea[], $25::bytea[], $26::bytea[], $27::bytea[], "
     "$28::bytea[],"
     " $29::bytea[], $30::bytea[], $31::bytea[], $32::bytea[], $33::bytea[], $34::bytea[], $35::bytea[], "
     "$36::bytea[])"
@@ -159,7 +159,9 @@ static void claim_args(struct pg_args *args)
     pg_args_clear(args);
     for (int i = 0; i < 19; i++)
         pg_arg_numbers(args);
-    for (int i = 0; i < 17; i++)
+    for (int i = 0; i < 2; i++)
+        pg_arg_digests(args);
+    for (int i = 0; i < 15; i++)
         pg_arg_many_bytes(args);
 }
 

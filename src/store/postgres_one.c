@@ -450,8 +450,8 @@ static enum pg_fault lookup_any(struct pg_link *l, struct store_op *op)
     struct slice call_id = op->row.call_id;
     memset(first.bytes + DIGEST_CALL_PREFIX, 0, sizeof first.bytes - DIGEST_CALL_PREFIX);
     memset(last.bytes + DIGEST_CALL_PREFIX, 0xff, sizeof last.bytes - DIGEST_CALL_PREFIX);
-    (void)pg_arg_bytes(&args, slice_of((const char *)first.bytes, sizeof first.bytes));
-    (void)pg_arg_bytes(&args, slice_of((const char *)last.bytes, sizeof last.bytes));
+    (void)pg_arg_digest(&args, &first);
+    (void)pg_arg_digest(&args, &last);
     (void)pg_arg_bytes(&args, call_id);
     (void)pg_arg_number(&args, TENANTS_COMPARED);
     enum pg_fault fault = pg_read(

@@ -47,6 +47,7 @@ enum column {
 #undef COLUMN
 };
 
+/* Of rows that are locked; reads take the shorter way below. */
 #define WANTED                                                                                               \
     "c.id = ANY(ARRAY(SELECT k.id FROM samekey_store.call k WHERE k.call_digest = ANY($1)"                   \
     " UNION SELECT k.id FROM samekey_store.call k WHERE k.slot_digest = ANY($2)"                             \
@@ -64,11 +65,20 @@ static const char select_rows[] = "SELECT " NUMBERS(NAME) TEXTS(NAME) DIGESTS(
           " c.slot_digest IS NOT NULL, CASE WHEN c.original <> 0 THEN o.result_day ELSE c.result_day END,"
           " CASE WHEN c.original <> 0 THEN o.id ELSE c.id END, o.call_id, o.result_status, o.flags";
 #undef NAME
+/* Each row is found by one way through one index, since in a large store every further page is one that no cache holds: who
+ * holds a call's key is looked for only where the call does not hold it itself. A row may be told twice. */
+static const char look_found[] =
+    "WITH k AS MATERIALIZED (SELECT * FROM samekey_store.call WHERE call_digest = ANY($1)"
+    " UNION ALL SELECT * FROM samekey_store.call WHERE id = ANY($3)),"
+    " f AS NOT MATERIALIZED (SELECT * FROM k"
+    " UNION ALL SELECT h.* FROM samekey_store.call h WHERE h.slot_digest = ANY($2) AND h.call_digest <> "
+    "ALL($1)"
+    " UNION ALL SELECT h.* FROM k JOIN samekey_store.call h ON h.slot_digest = k.operation_digest"
+    " WHERE k.slot_digest IS NULL) ";
 /* What the store covers comes from the same snapshot as the rows, or as their absence. */
 static const char look_from[] =
     ", samekey_store.now_ms(), m.covers_since_ms, m.refuse_before_ms FROM samekey_store.meta m"
-    " LEFT JOIN samekey_store.call c ON " WANTED
-    " LEFT JOIN samekey_store.call o ON o.id = c.original AND c.original <> 0";
+    " LEFT JOIN f c ON true LEFT JOIN samekey_store.call o ON o.id = nullif(c.original, 0)";
 static const char lock_from[] =
     " FROM samekey_store.call c LEFT JOIN samekey_store.call o"
     " ON o.id = c.original AND c.original <> 0 WHERE " WANTED " ORDER BY c.id FOR UPDATE OF c";
@@ -76,8 +86,8 @@ static const char lock_from[] =
 void pg_rows_begin(struct pg_rows *r)
 {
     memset(r, 0, sizeof *r);
-    r->calls = pg_arg_many_bytes(&r->args);
-    r->slots = pg_arg_many_bytes(&r->args);
+    r->calls = pg_arg_digests(&r->args);
+    r->slots = pg_arg_digests(&r->args);
     r->ids = pg_arg_numbers(&r->args);
 }
 
@@ -232,8 +242,8 @@ static enum pg_fault bodies_read(struct pg_rows *r, struct pg_link *l)
 
 enum pg_fault pg_rows_read(struct pg_rows *r, struct pg_link *l, bool lock, bool bodies)
 {
-    char sql[sizeof select_rows + sizeof look_from + sizeof lock_from];
-    snprintf(sql, sizeof sql, "%s%s", select_rows, lock ? lock_from : look_from);
+    char sql[sizeof look_found + sizeof select_rows + sizeof look_from + sizeof lock_from];
+    snprintf(sql, sizeof sql, "%s%s%s", lock ? "" : look_found, select_rows, lock ? lock_from : look_from);
     forget(r);
     int64_t until = pg_monotonic_ms() + PG_BATCH_MS;
     enum pg_fault fault = lock ? pg_run(l, PG_SQL_LOCK, sql, &r->args, &r->found)

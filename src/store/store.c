@@ -122,6 +122,11 @@ unsigned store_writers(const struct store *store)
     return store->driver->writers ? store->driver->writers : 1;
 }
 
+unsigned store_readers(const struct store *store)
+{
+    return store->driver->readers ? store->driver->readers : 1;
+}
+
 enum status store_reader_ended(struct store_reader *reader, const int64_t *ids, size_t count, int64_t *ended,
                                size_t *ended_count)
 {

@@ -276,6 +276,8 @@ int64_t store_clock_ms(struct store *store);
 bool store_shared(const struct store *store);
 /* Batches that may run at the same time, at least 1. Operations of one row, or of one callId or key, must not. */
 unsigned store_writers(const struct store *store);
+/* Readers that keep it busy, at least 1: more than one where a reader waits for a server's answers. */
+unsigned store_readers(const struct store *store);
 /* Of the rows `ids`, those that do not run any more, into `ended`, which holds as many. Only where store_shared(). */
 enum status store_reader_ended(struct store_reader *reader, const int64_t *ids, size_t count, int64_t *ended,
                                size_t *ended_count);

@@ -668,6 +668,9 @@ enum status worker_start(struct worker **out, struct store *store, const struct 
     }
     w->store = store;
     w->settings = *settings;
+    if (store_readers(store) > settings->readers)
+        w->settings.readers = store_readers(store);
+    const unsigned readers = w->settings.readers;
     pthread_mutex_init(&w->lock, NULL);
     pthread_mutex_init(&w->told, NULL);
     pthread_cond_init(&w->reader_wake, NULL);
@@ -688,12 +691,12 @@ enum status worker_start(struct worker **out, struct store *store, const struct 
             lanes = lanes && b->ops;
         }
     }
-    w->readers = calloc(settings->readers, sizeof *w->readers);
+    w->readers = calloc(readers, sizeof *w->readers);
     if (!lanes || !w->readers || watches_init(&w->watches, settings->watches_max) != STATUS_OK) {
         buffer_text(error, "There is no memory for the store's threads.");
         goto done;
     }
-    for (unsigned i = 0; i < settings->readers; i++) {
+    for (unsigned i = 0; i < readers; i++) {
         struct reader_thread *r = &w->readers[i];
         r->worker = w;
         status = store_reader_open(&r->reader, store, error);
@@ -703,7 +706,7 @@ enum status worker_start(struct worker **out, struct store *store, const struct 
         if (!r->started)
             break;
     }
-    bool started = w->readers[settings->readers - 1].started;
+    bool started = w->readers[readers - 1].started;
     if (started && store_shared(store)) {
         status = store_reader_open(&w->poller.reader, store, error);
         if (status != STATUS_OK)
