@@ -120,6 +120,28 @@ def test_a_newer_schema_is_left_alone(tmp_path, server, database, started):
     assert any("version 999" in line for line in gateway.said())
 
 
+def test_an_older_schema_is_brought_up_to_date_with_the_receipts_in_it(tmp_path, server, database, started):
+    upstream = Upstream()
+    started.append(upstream)
+    gateway = gateway_on(tmp_path, database, upstream, started)
+    calls = [post("/orders/1", f"c-{n}", f"k-{n}", json.dumps({"n": n})) for n in range(20)]
+    told = [gateway.send(call) for call in calls]
+    assert {answer.status for answer in told} == {201}
+    gateway.stop()
+    # Version 2, as it was: digests were bytes of any length.
+    back = ", ".join(f"ALTER {name} TYPE bytea USING decode(replace({name}::text, '-', ''), 'hex')"
+                     for name in ("call_digest", "operation_digest", "slot_digest"))
+    server.sql(f"ALTER TABLE samekey_store.call {back}; UPDATE samekey_store.meta SET version = 2", name_of(database))
+    assert server.value("SELECT min(length(slot_digest)) FROM samekey_store.call", name_of(database)) == "16"
+    gateway.start()
+    for call, answer in zip(calls, told):
+        again = gateway.send(call)
+        assert again.replayed and (again.status, again.body) == (answer.status, answer.body)
+    stranger = send(gateway, "/orders/1", key="k-7", body=json.dumps({"n": 7}))
+    assert stranger.replayed and stranger.body == told[7].body, "a key is found under another callId too"
+    assert upstream.effects("/orders/1") == len(calls)
+
+
 @pytest.mark.parametrize("granted", ["USAGE ON SCHEMA samekey_store", "USAGE, CREATE ON SCHEMA samekey_store"])
 def test_a_user_without_the_rights_is_refused_at_the_start_and_not_after_an_effect(tmp_path, server, database, started, granted):
     upstream = Upstream()
