@@ -17,20 +17,17 @@ struct entry {
 
 struct cache {
     size_t bytes, bytes_max;
-    struct list by_age; /* the longest unused first */
-    struct list buckets[CACHE_BUCKETS];
+    struct list by_age;                 /* the longest unused first */
+    struct list buckets[CACHE_BUCKETS]; /* zero bytes until one is used: no memory until then */
 };
 
 enum status cache_new(struct cache **out, size_t bytes_max)
 {
-    struct cache *c = malloc(sizeof *c);
+    struct cache *c = calloc(1, sizeof *c);
     if (!c)
         return STATUS_NO_MEMORY;
-    c->bytes = 0;
     c->bytes_max = bytes_max;
     list_init(&c->by_age);
-    for (size_t i = 0; i < CACHE_BUCKETS; i++)
-        list_init(&c->buckets[i]);
     *out = c;
     return STATUS_OK;
 }
@@ -62,7 +59,7 @@ static struct list *bucket_of(struct cache *c, const struct digest *call)
 static struct entry *find(struct cache *c, const struct digest *call)
 {
     struct list *bucket = bucket_of(c, call);
-    for (struct list *l = bucket->next; l != bucket; l = l->next) {
+    for (struct list *l = bucket->next; l && l != bucket; l = l->next) {
         struct entry *e = LIST_ENTRY(l, struct entry, chain);
         if (digest_equal(&e->row.call_digest, call))
             return e;
@@ -139,7 +136,10 @@ void cache_put(struct cache *c, const struct rows *rows, int64_t now_ms)
     e->until_ms = now_ms + life;
     e->bytes = bytes;
     c->bytes += bytes;
-    list_push_back(bucket_of(c, &row->call_digest), &e->chain);
+    struct list *bucket = bucket_of(c, &row->call_digest);
+    if (!bucket->next)
+        list_init(bucket);
+    list_push_back(bucket, &e->chain);
     list_push_back(&c->by_age, &e->age);
     while (c->bytes > c->bytes_max)
         forget(c, LIST_ENTRY(c->by_age.next, struct entry, age));
