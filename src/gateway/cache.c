@@ -5,10 +5,12 @@
 
 #include <stdlib.h>
 
-#define CACHE_BUCKETS 16384 /* a power of two */
+#define CACHE_ENTRY_BYTES 512 /* a small entry: so many buckets that few share one */
+#define CACHE_BUCKETS_MAX (1u << 20)
 
 struct entry {
-    struct list chain, age;
+    struct entry *next; /* in its bucket */
+    struct list age;
     int64_t until_ms; /* monotonic */
     size_t bytes;
     int64_t now_ms, covers_since_ms; /* of the rows it came with */
@@ -17,27 +19,53 @@ struct entry {
 
 struct cache {
     size_t bytes, bytes_max;
-    struct list by_age;                 /* the longest unused first */
-    struct list buckets[CACHE_BUCKETS]; /* zero bytes until one is used: no memory until then */
+    struct list by_age; /* the longest unused first */
+    size_t mask;        /* buckets - 1, which are a power of two */
+    struct entry **buckets;
 };
 
 enum status cache_new(struct cache **out, size_t bytes_max)
 {
-    struct cache *c = calloc(1, sizeof *c);
-    if (!c)
+    size_t count = 1;
+    while (count < CACHE_BUCKETS_MAX && count < bytes_max / CACHE_ENTRY_BYTES)
+        count *= 2;
+    struct cache *c = malloc(sizeof *c);
+    struct entry **buckets = calloc(count, sizeof *buckets); /* no memory until one is used */
+    if (!c || !buckets) {
+        free(c);
+        free(buckets);
         return STATUS_NO_MEMORY;
-    c->bytes_max = bytes_max;
+    }
+    *c = (struct cache){.bytes_max = bytes_max, .mask = count - 1, .buckets = buckets};
     list_init(&c->by_age);
     *out = c;
     return STATUS_OK;
 }
 
-static void forget(struct cache *c, struct entry *e)
+/* Where the call's entry is pointed at, or a new one would be. */
+static struct entry **place_of(struct cache *c, const struct digest *call)
 {
-    list_remove(&e->chain);
+    uint32_t h;
+    memcpy(&h, call->bytes, sizeof h); /* a digest is its own hash */
+    struct entry **place = &c->buckets[h & c->mask];
+    while (*place && !digest_equal(&(*place)->row.call_digest, call))
+        place = &(*place)->next;
+    return place;
+}
+
+static void forget(struct cache *c, struct entry **place)
+{
+    struct entry *e = *place;
+    *place = e->next;
     list_remove(&e->age);
     c->bytes -= e->bytes;
     free(e);
+}
+
+static void forget_oldest(struct cache *c)
+{
+    const struct entry *e = LIST_ENTRY(c->by_age.next, struct entry, age);
+    forget(c, place_of(c, &e->row.call_digest));
 }
 
 void cache_free(struct cache *c)
@@ -45,33 +73,16 @@ void cache_free(struct cache *c)
     if (!c)
         return;
     while (!list_empty(&c->by_age))
-        forget(c, LIST_ENTRY(c->by_age.next, struct entry, age));
+        forget_oldest(c);
+    free(c->buckets);
     free(c);
-}
-
-static struct list *bucket_of(struct cache *c, const struct digest *call)
-{
-    uint32_t h;
-    memcpy(&h, call->bytes, sizeof h); /* a digest is its own hash */
-    return &c->buckets[h % CACHE_BUCKETS];
-}
-
-static struct entry *find(struct cache *c, const struct digest *call)
-{
-    struct list *bucket = bucket_of(c, call);
-    for (struct list *l = bucket->next; l && l != bucket; l = l->next) {
-        struct entry *e = LIST_ENTRY(l, struct entry, chain);
-        if (digest_equal(&e->row.call_digest, call))
-            return e;
-    }
-    return NULL;
 }
 
 void cache_drop(struct cache *c, const struct digest *call)
 {
-    struct entry *e = find(c, call);
-    if (e)
-        forget(c, e);
+    struct entry **place = place_of(c, call);
+    if (*place)
+        forget(c, place);
 }
 
 /* The slices of a row that a cached copy needs. */
@@ -135,23 +146,21 @@ void cache_put(struct cache *c, const struct rows *rows, int64_t now_ms)
     e->covers_since_ms = rows->covers_since_ms;
     e->until_ms = now_ms + life;
     e->bytes = bytes;
+    e->next = NULL;
     c->bytes += bytes;
-    struct list *bucket = bucket_of(c, &row->call_digest);
-    if (!bucket->next)
-        list_init(bucket);
-    list_push_back(bucket, &e->chain);
+    *place_of(c, &row->call_digest) = e;
     list_push_back(&c->by_age, &e->age);
     while (c->bytes > c->bytes_max)
-        forget(c, LIST_ENTRY(c->by_age.next, struct entry, age));
+        forget_oldest(c);
 }
 
 bool cache_get(struct cache *c, const struct digest *call, int64_t now_ms, struct rows *rows)
 {
-    struct entry *e = find(c, call);
+    struct entry **place = place_of(c, call), *e = *place;
     if (!e)
         return false;
     if (now_ms >= e->until_ms) {
-        forget(c, e);
+        forget(c, place);
         return false;
     }
     list_remove(&e->age);

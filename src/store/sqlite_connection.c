@@ -3,6 +3,7 @@
  * One connection of the SQLite store: how it is set up, and the statements it keeps prepared.
  */
 #include "store/sqlite.h"
+#include "store/sqlite_log.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -92,7 +93,10 @@ int connection_open(struct connection *c, const struct sqlite_store *s, enum con
     flags |= s->read_only ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE;
     if (write)
         flags |= SQLITE_OPEN_CREATE;
-    int rc = sqlite3_open_v2(s->path, &c->db, flags, s->vfs);
+    const char *vfs = write ? sqlite_log_vfs(s->vfs) : s->vfs;
+    if (write && !vfs)
+        return SQLITE_NOMEM;
+    int rc = sqlite3_open_v2(s->path, &c->db, flags, vfs);
     if (rc == SQLITE_OK)
         rc = sqlite3_busy_timeout(c->db, SQLITE_BUSY_MS);
     if (rc == SQLITE_OK)

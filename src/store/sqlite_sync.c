@@ -16,6 +16,7 @@
  * On a simulated disk there is no thread, and every run is the same.
  */
 #include "store/sqlite.h"
+#include "store/sqlite_log.h"
 
 #include <assert.h>
 
@@ -30,7 +31,7 @@ static sqlite3_file *log_of(struct sqlite_store *s)
 
 static int sync_log(sqlite3_file *log)
 {
-    return log ? log->pMethods->xSync(log, SQLITE_SYNC_NORMAL) : SQLITE_IOERR_FSYNC;
+    return log ? sqlite_log_sync(log) : SQLITE_IOERR_FSYNC;
 }
 
 static void *sync_loop(void *argument)
