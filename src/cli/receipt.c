@@ -579,7 +579,8 @@ static int run(enum action action, int argc, char **argv)
 done:
     json_decref(a.document);
     buffer_fini(&a.body);
-    curl_slist_free_all(r.headers);
+    if (r.headers) /* else libcurl need not be there */
+        curl_slist_free_all(r.headers);
     return code;
 }
 

@@ -33,7 +33,8 @@ static void receipt_answered(void *owner, const struct receipt_reading *reading)
     struct round *r = owner;
     enum receipt_answer answer = reading->answer;
     bool ends = answer == RECEIPT_ANSWER_SUCCESS || answer == RECEIPT_ANSWER_FAILED_FINAL;
-    if (answer == RECEIPT_ANSWER_NOT_RECEIVED && !r->by_caller) {
+    bool absent = answer == RECEIPT_ANSWER_NOT_RECEIVED || answer == RECEIPT_ANSWER_FAILED_OPEN;
+    if (absent && !r->by_caller) {
         answer =
             RECEIPT_ANSWER_QUERY_FAILED; /* a callee that keeps its callers apart has looked among nobody's calls */
         r->for_nobody = true;
@@ -52,7 +53,7 @@ static void do_ask(struct round *r)
     bool fence = r->effect.type == COMPENSATION_DO_FENCE;
     struct buffer lines = {0};
     note(r, fence ? "fence" : "ask");
-    r->by_caller = query_principal_kept(&lines, r->outlets->setup, r->kept.lines, r->call.tenant,
+    r->by_caller = query_principal_kept(&lines, r->outlets->setup, r->kept.lines, &r->call,
                                         &r->lane->s->receipt_header) ||
                    r->lane->ledger; /* that one is asked for the tenant itself */
     struct query_ask ask = {

@@ -48,6 +48,11 @@ enum status ledger_new(struct ledger **out, const char *address)
     list_init(&l->queue);
     pthread_mutex_init(&l->mutex, NULL);
     pthread_cond_init(&l->came, NULL);
+    if (!sqlite) {
+        /* The program loads libpq at the first call: now, not when the first question hangs on it. */
+        struct ledger_link none = {.address = l->address};
+        ledger_postgres_close(&none);
+    }
     *out = l;
     return STATUS_OK;
 }

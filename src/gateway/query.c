@@ -327,7 +327,7 @@ void query_forget(struct query *q)
 /* Whether one of the lines, as an operator wrote them, is of this name. */
 static bool line_is_named(const struct text_list *lines, struct slice name)
 {
-    for (size_t i = 0; lines && i < lines->count; i++) {
+    for (size_t i = 0; i < lines->count; i++) {
         struct slice line = slice_text(lines->items[i]);
         if (line.len > name.len && line.data[name.len] == ':' &&
             slice_equal_nocase(slice_of(line.data, name.len), name))
@@ -336,49 +336,81 @@ static bool line_is_named(const struct text_list *lines, struct slice name)
     return false;
 }
 
-/* Returns whether each header that the template reads was there, or is among `own`. */
-static bool principal_lines_of(struct buffer *out, const struct template *t, const struct headers *headers,
-                               const struct text_list *own)
+static bool read_before(const struct template *t, size_t count, struct slice name)
+{
+    for (size_t i = 0; i < count; i++)
+        if (t->parts[i].source == TEMPLATE_HEADER && slice_equal_nocase(t->parts[i].name, name))
+            return true;
+    return false;
+}
+
+static bool append_principal(struct buffer *out, struct slice name, const struct headers *headers)
+{
+    for (size_t i = 0; i < headers->count; i++) {
+        if (!slice_equal_nocase(headers->list[i].name, name))
+            continue;
+        buffer_slice(out, headers->list[i].name);
+        buffer_text(out, ": ");
+        buffer_slice(out, headers->list[i].value);
+        buffer_text(out, "\r\n");
+        return true;
+    }
+    return false;
+}
+
+bool query_principal_lines(struct buffer *out, const struct setup *setup, const struct headers *headers,
+                           const struct text_list *own)
 {
     bool all = true;
-    for (size_t i = 0; i < t->count; i++) {
-        if (t->parts[i].source != TEMPLATE_HEADER)
-            continue;
-        size_t k = 0;
-        while (k < headers->count && !slice_equal_nocase(headers->list[k].name, t->parts[i].name))
-            k++;
-        if (k == headers->count) {
-            all = all && line_is_named(own, t->parts[i].name);
-            continue;
+    const struct template *both[] = {setup->has_tenant ? &setup->tenant : NULL,
+                                     setup->has_credential ? &setup->credential : NULL};
+    for (size_t which = 0; which < 2; which++) {
+        const struct template *t = both[which];
+        for (size_t i = 0; t && i < t->count; i++) {
+            struct slice name = t->parts[i].name;
+            /* A name twice in one question is another caller's to many a service. */
+            if (t->parts[i].source != TEMPLATE_HEADER || line_is_named(own, name) ||
+                read_before(t, i, name) || (which && both[0] && read_before(both[0], both[0]->count, name)))
+                continue;
+            all = append_principal(out, name, headers) && all;
         }
-        buffer_slice(out, headers->list[k].name);
-        buffer_text(out, ": ");
-        buffer_slice(out, headers->list[k].value);
-        buffer_text(out, "\r\n");
     }
     return all;
 }
 
+/* With a credential alone its digest is the tenant (identity.c): nothing that a header ever said. */
+static bool tenant_is_digest(const struct call_row *call)
+{
+    char hex[2 * sizeof call->credential.bytes];
+    if (!call->has_credential || call->tenant.len != sizeof hex)
+        return false;
+    for (size_t i = 0; i < sizeof call->credential.bytes; i++) {
+        hex[2 * i] = "0123456789abcdef"[call->credential.bytes[i] >> 4];
+        hex[2 * i + 1] = "0123456789abcdef"[call->credential.bytes[i] & 15];
+    }
+    return memcmp(hex, call->tenant.data, sizeof hex) == 0;
+}
+
 /* The header that a tenant was read from, where the tenant is that header and nothing else: then the row tells it. */
-static bool tenant_header(const struct setup *setup, struct slice tenant, struct header *out)
+static bool tenant_header(const struct setup *setup, const struct call_row *call, struct header *out)
 {
     const struct template *t = &setup->tenant;
     if (!setup->has_tenant || t->count != 1 || t->parts[0].source != TEMPLATE_HEADER ||
-        t->parts[0].before.len || t->after.len || !tenant.len)
+        t->parts[0].before.len || t->after.len || !call->tenant.len || tenant_is_digest(call))
         return false;
-    *out = (struct header){.name = t->parts[0].name, .value = tenant};
+    *out = (struct header){.name = t->parts[0].name, .value = call->tenant};
     return true;
 }
 
-static bool principal_lines(struct buffer *out, const struct setup *setup, const struct headers *headers,
-                            const struct text_list *own)
+/* Whether the callers are told apart today by what they were told apart by when the call was made. */
+static bool setup_fits(const struct setup *setup, const struct call_row *call)
 {
-    bool all = !setup->has_tenant || principal_lines_of(out, &setup->tenant, headers, own);
-    return (!setup->has_credential || principal_lines_of(out, &setup->credential, headers, own)) && all;
+    bool had_tenant = call->tenant.len && !tenant_is_digest(call);
+    return setup->has_tenant == had_tenant && setup->has_credential == call->has_credential;
 }
 
 bool query_principal_kept(struct buffer *out, const struct setup *setup, struct slice lines,
-                          struct slice tenant, const struct text_list *own)
+                          const struct call_row *call, const struct text_list *own)
 {
     struct header list[QUERY_KEPT_LINES_MAX];
     struct headers headers = {.list = list};
@@ -398,12 +430,7 @@ bool query_principal_kept(struct buffer *out, const struct setup *setup, struct 
         }
         lines = slice_of(lines.data + len, lines.len - len);
     }
-    if (!headers.count && tenant_header(setup, tenant, &list[0]))
+    if (!headers.count && tenant_header(setup, call, &list[0]))
         headers.count = 1;
-    return principal_lines(out, setup, &headers, own);
-}
-
-void query_principal_lines(struct buffer *out, const struct setup *setup, const struct headers *headers)
-{
-    (void)principal_lines(out, setup, headers, NULL);
+    return query_principal_lines(out, setup, &headers, own) && setup_fits(setup, call);
 }

@@ -37,13 +37,16 @@ enum status query_start(struct query **out, struct shard *shard, const struct qu
 /* The owner goes: `done` is not called any more. */
 void query_forget(struct query *query);
 
-/* Appends the header lines that the tenant's and the credential's templates read, taken from a request. */
-void query_principal_lines(struct buffer *out, const struct setup *setup, const struct headers *headers);
+/* Appends the header lines that the tenant's and the credential's templates read, taken from a request; each name once, and
+ * none of `own`, the lines that are sent with the question anyway (receipt_header). Returns whether all of them are in the
+ * question: where not, a callee that keeps its callers apart is asked by nobody, and a NOT_RECEIVED speaks of nobody's
+ * call. */
+bool query_principal_lines(struct buffer *out, const struct setup *setup, const struct headers *headers,
+                           const struct text_list *own);
 /* The same from the header lines of a kept request; where nothing was kept (empty), from the tenant of the call's row as far
- * as that tells it. A credential's header is never known from a row, which has its digest only. Returns whether all of
- * them are in the question, `own` (lines that are sent with it anyway) counted: where not, a callee that keeps its callers
- * apart is asked by nobody, and its NOT_RECEIVED speaks of nobody's call. */
+ * as that tells it. A credential's header is never known from a row, which has its digest only. False too where the
+ * settings of tenant and credential are not those that the call was made under. */
 bool query_principal_kept(struct buffer *out, const struct setup *setup, struct slice lines,
-                          struct slice tenant, const struct text_list *own);
+                          const struct call_row *call, const struct text_list *own);
 
 #endif

@@ -568,7 +568,8 @@ bool run_begin_alone(const struct run_alone *ask, const struct rows *rows, struc
     struct buffer *lines = &run->caller_lines;
     buffer_slice(lines, ask->lines);
     size_t content = lines->len;
-    (void)query_principal_kept(lines, run->outlets->setup, ask->lines, run->row.tenant, NULL);
+    (void)query_principal_kept(lines, run->outlets->setup, ask->lines, &run->row,
+                               &run->lane->s->receipt_header);
     buffer_slice(&run->body, ask->body);
     run->budget_end_ms = INT64_MAX;
     run->client = admission_client(

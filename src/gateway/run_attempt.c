@@ -21,7 +21,7 @@ bool run_copy_request(struct run *run, struct visit *visit)
         visit->id.has_credential
             ? admission_client(slice_of((const char *)visit->id.credential.bytes, sizeof(struct digest)))
             : admission_client(peer);
-    query_principal_lines(lines, run->outlets->setup, &head->headers);
+    (void)query_principal_lines(lines, run->outlets->setup, &head->headers, &run->lane->s->receipt_header);
     if (lines->failed)
         return false;
     run->content_lines = slice_of(lines->data, content);

@@ -4,6 +4,7 @@
 #include "core/json_value.h"
 #include "core/settings_shape.h"
 #include "gateway/conf.h"
+#include "gateway/tell_send.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -172,6 +173,7 @@ static bool compile_lane(struct lane *lane, const struct route_settings *s, size
     if (!good)
         return false;
     make_policy(lane);
+    tell_ready(s->notify);
     if (s->receipt.kind == RECEIPT_SQL && ledger_new(&lane->ledger, s->receipt.path) != STATUS_OK)
         return false;
     return admission_new(&lane->admission, s, lane->origin_count, clock_monotonic_ms()) == STATUS_OK;

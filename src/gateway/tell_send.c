@@ -47,6 +47,12 @@ static size_t on_answer(char *data, size_t size, size_t count, void *context)
     return size * count; /* what it says does not matter */
 }
 
+void tell_ready(const char *target)
+{
+    if (strncmp(target, "http", 4) == 0)
+        curl_slist_free_all(NULL);
+}
+
 static bool add_line(struct curl_slist **lines, const char *name, const char *value)
 {
     struct buffer line = {0};

@@ -22,6 +22,10 @@ struct tell_letter {
     int64_t now_s;   /* unix seconds, signed with the body */
 };
 
+/* Has at hand what telling this target needs: the program loads libcurl at its first call, which should not be the first
+ * notification of an outage. */
+void tell_ready(const char *target);
+
 /* STATUS_OK: it was taken. STATUS_IO: it was not, or may not have been; `why` says what was seen. */
 enum status tell_send(const struct tell_letter *letter, char *why, size_t why_size);
 

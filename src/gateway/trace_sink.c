@@ -212,7 +212,8 @@ void trace_sink_close(struct trace_sink *sink)
         close(sink->fd);
     if (sink->curl)
         curl_easy_cleanup(sink->curl);
-    curl_slist_free_all(sink->headers);
+    if (sink->headers) /* where nothing was sent by libcurl, it is not loaded for this */
+        curl_slist_free_all(sink->headers);
     buffer_fini(&sink->answer);
     free(sink->path);
     free(sink);

@@ -50,7 +50,8 @@ void visit_ask_holder(struct visit *visit, const struct rows *rows)
     job->op.fence = rows->holder.fence;
     (void)row_keep(&job->op.row, &visit->arena);
     struct buffer lines = {0};
-    query_principal_lines(&lines, visit->outlets->setup, &request_head(visit->request)->headers);
+    (void)query_principal_lines(&lines, visit->outlets->setup, &request_head(visit->request)->headers,
+                                &visit->lane->s->receipt_header);
     const struct request_head *head = request_head(visit->request);
     struct query_ask ask = {
         .outlets = visit->outlets,

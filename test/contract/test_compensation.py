@@ -432,12 +432,14 @@ def asked_later(tmp_path):
         gateway = Gateway(tmp_path, {"orders": route}, **(top or {"tenant": "{header.X-Tenant}"}))
         gateways.append(gateway)
         call_id = unique("c")
+        begin.upstream, begin.gateway, begin.call_id = upstream, gateway, call_id
         upstream.script("/orders", Step(then="fin", effect=True))
         upstream.receipt_mode = "down"
         headers = {"X-Tenant": "t1", "X-User": "ann"}
         assert gateway.send(post("/orders", call_id, unique("k"), "{}", headers=headers)).slug == "outcome-unknown"
         first = len(upstream.queries(call_id))
-        upstream.answer_receipt(call_id, receipt(answer, call_id))
+        said = receipt("FAILED", call_id, final=False) if answer == "FAILED_OPEN" else receipt(answer, call_id)
+        upstream.answer_receipt(call_id, said)
 
         def rounds(status=MANUAL):
             until(lambda: gateway.rows("select status from compensation") == [(status,)], 20)
@@ -471,7 +473,29 @@ def test_not_received_said_to_nobody_is_not_believed(asked_later):
     assert all("asked without the header that says who called" in row[2] for row in rows)
 
 
-def test_a_gateway_that_says_who_itself_is_asks_for_its_callers(asked_later):
+def test_a_gateway_that_says_who_it_is_asks_for_its_callers(asked_later):
     route = {"receipt_header": ["X-User: gateway"], "receipt_fence": "POST /receipts/{call_id}/fence"}
-    _, rows = asked_later("NOT_RECEIVED", {"credential": "{header.X-User}"}, **route)()
-    assert {row[0] for row in rows} == {"ask, fence"} and {row[1] for row in rows} == {"not_received"}
+    asked, rows = asked_later("NOT_RECEIVED", {"credential": "{header.X-User}"}, **route)()
+    # Its own name alone, also where the caller's is at hand: two of a name are a third caller to many a service.
+    assert asked_later.upstream.queries(asked_later.call_id) and {
+        tuple(query.all("X-User")) for query in asked_later.upstream.queries(asked_later.call_id)} == {("gateway",)}
+    assert asked and {row[0] for row in rows} == {"ask, fence"} and {row[1] for row in rows} == {"not_received"}
+
+
+def test_failed_for_now_said_to_nobody_is_not_believed(asked_later):
+    asked, rows = asked_later("FAILED_OPEN", {"credential": "{header.X-User}"}, **FENCE)()
+    assert asked and {query.method for query in asked} == {"GET"}
+    assert {row[:2] for row in rows} == {("ask", "query_failed")}
+
+
+@pytest.mark.parametrize("later", [{}, {"tenant": "{header.X-Tenant}"}], ids=["nobody", "tenant"])
+def test_who_called_by_other_settings_is_nobody(asked_later, later):
+    """The callers were told apart by their credential; since then by nothing, or by a tenant. The digest that stands for
+    that credential's tenant in the record is no tenant's name."""
+    answers = asked_later("NOT_RECEIVED", {"credential": "{header.X-User}"}, round_gap="2s", round_gap_max="2s", **FENCE)
+    asked_later.gateway.stop()
+    asked_later.gateway.top = later
+    asked_later.gateway.start()
+    asked, rows = answers()
+    assert asked and {query.method for query in asked} == {"GET"} and not [q for q in asked if q.all("X-Tenant")]
+    assert {row[:2] for row in rows} == {("ask", "query_failed")}
