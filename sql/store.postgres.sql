@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: MIT
 --
--- The schema of the PostgreSQL store, version 2 (samekey_store.meta.version). For reading: the program carries it itself,
+-- The schema of the PostgreSQL store, version 3 (samekey_store.meta.version). For reading: the program carries it itself,
 -- in src/store/postgres_schema.c, and makes and migrates it at its start; a test compares the two. docs/postgres.md says
 -- why it has this shape. Texts of callers are bytes: PostgreSQL would refuse some of them as text. Times are unix
 -- milliseconds by the database's clock; a life of 9223372036854775807 never ends.
@@ -32,7 +32,7 @@ CREATE TABLE samekey_store.call(
     result_expires_ms bigint NOT NULL, key_expires_ms bigint NOT NULL, tombstone_expires_ms bigint NOT NULL,
     original bigint NOT NULL, result_day int NOT NULL DEFAULT 0, attempt_count int NOT NULL, result_status int NOT NULL,
     fingerprint_version int NOT NULL, state smallint NOT NULL, reason smallint NOT NULL, proof smallint NOT NULL,
-    flags smallint NOT NULL, final boolean NOT NULL, call_digest bytea NOT NULL, operation_digest bytea, slot_digest bytea,
+    flags smallint NOT NULL, final boolean NOT NULL, call_digest uuid NOT NULL, operation_digest uuid, slot_digest uuid,
     fingerprint bytea, credential bytea, owner bytea, tenant bytea, route bytea, scope bytea, call_id bytea, key bytea,
     key_spelling bytea, business_ref bytea, trace_id bytea, fingerprint_rules bytea, reverses bytea, reversed_by bytea,
     attempts bytea
