@@ -70,11 +70,11 @@ function Menu({ languageChanged }) {
   const box = useRef(null);
   useEffect(() => {
     if (!open) return undefined;
-    const away = (event) => { if (!box.current.contains(event.target)) set(false); };
+    const away = (event) => { if (!box.current?.contains(event.target)) set(false); }; // it may be gone already
     const key = (event) => {
       if (event.key !== 'Escape') return;
       set(false);
-      box.current.querySelector('button').focus();
+      box.current?.querySelector('button').focus();
     };
     addEventListener('pointerdown', away);
     addEventListener('focusin', away);
