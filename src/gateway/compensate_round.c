@@ -35,8 +35,8 @@ static void receipt_answered(void *owner, const struct receipt_reading *reading)
     bool ends = answer == RECEIPT_ANSWER_SUCCESS || answer == RECEIPT_ANSWER_FAILED_FINAL;
     bool absent = answer == RECEIPT_ANSWER_NOT_RECEIVED || answer == RECEIPT_ANSWER_FAILED_OPEN;
     if (absent && !r->by_caller) {
-        answer =
-            RECEIPT_ANSWER_QUERY_FAILED; /* a callee that keeps its callers apart has looked among nobody's calls */
+        /* A callee that keeps its callers apart has looked among nobody's calls. */
+        answer = RECEIPT_ANSWER_QUERY_FAILED;
         r->for_nobody = true;
     }
     if (ends) {

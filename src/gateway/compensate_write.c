@@ -8,8 +8,7 @@
 #define ROUND_WRITE_MS 1000 /* a round that could not be written is tried again after this */
 #define FOR_NOBODY                                                                                           \
     "the callee does not know it, but was asked without the header that says who called, which is not "      \
-    "kept: "                                                                                                 \
-    "that proves nothing"
+    "kept: that proves nothing"
 
 /* ---- writing it down ------------------------------------------------------------------------------------------ */
 

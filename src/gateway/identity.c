@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "gateway/identity.h"
 
+#include "base/hex.h"
 #include "core/deadline.h"
 #include "core/id.h"
 #include "core/json_value.h"
@@ -176,14 +177,10 @@ enum problem identity_read_principal(struct identity *id, const struct identity_
     memcpy(id->credential.bytes, sum.bytes, sizeof id->credential.bytes);
     if (!setup->has_tenant) {
         /* With a credential alone, it is the tenant; its digest stands for it, so that no credential is stored. */
-        static const char digits[] = "0123456789abcdef";
         char *hex = arena_take(in->arena, 2 * sizeof id->credential.bytes);
         if (!hex)
             return PROBLEM_OVERLOADED;
-        for (size_t i = 0; i < sizeof id->credential.bytes; i++) {
-            hex[2 * i] = digits[id->credential.bytes[i] >> 4];
-            hex[2 * i + 1] = digits[id->credential.bytes[i] & 15];
-        }
+        hex_write(hex, id->credential.bytes, sizeof id->credential.bytes);
         id->tenant = slice_of(hex, 2 * sizeof id->credential.bytes);
     }
     return PROBLEM_NONE;

@@ -2,6 +2,7 @@
 #include "gateway/query.h"
 
 #include "base/civil.h"
+#include "base/hex.h"
 #include "gateway/answer.h"
 #include "gateway/ledger.h"
 
@@ -384,10 +385,7 @@ static bool tenant_is_digest(const struct call_row *call)
     char hex[2 * sizeof call->credential.bytes];
     if (!call->has_credential || call->tenant.len != sizeof hex)
         return false;
-    for (size_t i = 0; i < sizeof call->credential.bytes; i++) {
-        hex[2 * i] = "0123456789abcdef"[call->credential.bytes[i] >> 4];
-        hex[2 * i + 1] = "0123456789abcdef"[call->credential.bytes[i] & 15];
-    }
+    hex_write(hex, call->credential.bytes, sizeof call->credential.bytes);
     return memcmp(hex, call->tenant.data, sizeof hex) == 0;
 }
 
