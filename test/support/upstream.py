@@ -4,6 +4,7 @@
 A script is a list of steps; the n-th request to its path plays the n-th step, later ones the last. Effects happen
 when the whole request was read, before any delay. Nothing here knows samekey: what is noted is what arrived."""
 
+import collections
 import json
 import re
 import socket
@@ -36,6 +37,7 @@ class Seen:
         self.method, self.target, self.headers, self.conn, self.nth = method, target, headers, conn, nth
         self.raw_head, self.body, self.t, self.node = raw_head, b"", time.monotonic(), None
         self.ended = None  # when its answer was out or its connection closed
+        self.unread = 0.0  # so long it had lain in the socket when its head was read, in seconds
 
     def all(self, name):
         return [v for k, v in self.headers if k.lower() == name.lower()]
@@ -59,11 +61,21 @@ def receipt(state, call_id, status=None, **more):
     return Step(status, json.dumps(document).encode(), effect=False)
 
 
+def _since_data(sock):
+    """How long ago the last bytes came in, in seconds: tcpi_last_data_recv of linux/tcp.h."""
+    try:
+        return struct.unpack_from("I", sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 64), 52)[0] / 1000
+    except OSError:
+        return 0.0
+
+
 class Upstream:
     def __init__(self, port=0, tls=None, backlog=256):
         self.lock = threading.Lock()
         self.scripts, self.receipts, self.seen = {}, {}, []
         self.effects_by_path, self.done, self.connections = {}, {}, 0
+        self.came = collections.Counter()  # requests to each path, and questions to each address
+        self.effect_times = {}  # of each path: when its effects happened
         self.receipt_mode = "honest"  # honest, none, down; `receipts` are for one callId
         self.closing = False
         self.listener = socket.socket()
@@ -110,6 +122,17 @@ class Upstream:
         with self.lock:
             return "".join("?" if s.ask else "P" for s in self.seen
                            if s.ask == call_id or (s.ask is None and s.path == path))
+
+    def tale(self, path):
+        """All that came for a path and about its calls, with times: what to read when it took effect twice."""
+        with self.lock:
+            calls = {s.get("X-Call-Id") for s in self.seen if s.ask is None and s.path == path}
+            mine = [s for s in self.seen if s.path == path or s.ask in calls]
+            effects = list(self.effect_times.get(path, ()))
+        lines = [(s.t, f"head read: {s.method} {s.target} attempt {s.get('X-Call-Attempt')} connection {s.conn}"
+                       f" request {s.nth}, unread for {s.unread:.3f} s, over at {s.ended and round(s.ended, 3)}") for s in mine]
+        lines += [(t, "EFFECT") for t in effects]
+        return [f"{t:.3f} {what}" for t, what in sorted(lines)]
 
     def effects(self, path):
         with self.lock:
@@ -178,6 +201,7 @@ class Upstream:
             name, _, value = line.partition(":")
             headers.append((name, value.strip()))
         seen = Seen(method, target, headers, number, nth, head)
+        seen.unread = _since_data(plain)
         # /receipts/ID, /.samekey/receipts/ID and ID/fence are questions; everything else is work.
         asked = re.fullmatch(r"(?:/\.samekey)?/receipts/([^/?]+)(/fence)?(?:\?.*)?", target)
         seen.ask = asked[1] if asked else None
@@ -186,10 +210,9 @@ class Upstream:
         if not asked:
             with self.lock:
                 steps = self.scripts.get(seen.path) or [Step()]
-                came = sum(1 for s in self.seen if s.ask is None and s.path == seen.path)
-                step = steps[min(came, len(steps) - 1)]
+                step = steps[min(self.came[seen.path], len(steps) - 1)]
                 if step.then == "rst_mid_request":
-                    self.seen.append(seen)
+                    self._note(seen)
         if step is not None and step.then == "rst_mid_request":
             seen.body = reader.read(min(step.cut, length))
             return self._reset(sock)
@@ -208,17 +231,22 @@ class Upstream:
         if asked:
             return self._play(sock, seen, self._receipt_step(seen, asked[2]))
         with self.lock:
-            self.seen.append(seen)
+            self._note(seen)
             if step.effect and method not in ("GET", "HEAD", "OPTIONS"):
                 self.effects_by_path[seen.path] = self.effects_by_path.get(seen.path, 0) + 1
+                self.effect_times.setdefault(seen.path, []).append(time.monotonic())
                 if seen.get("X-Call-Id"):
                     self.done[seen.get("X-Call-Id")] = True
         return self._play(sock, seen, step)
 
+    def _note(self, seen):
+        self.seen.append(seen)
+        self.came[seen.target if seen.ask else seen.path] += 1
+
     def _receipt_step(self, seen, fence):
         with self.lock:
-            came = sum(1 for s in self.seen if s.ask == seen.ask and s.target == seen.target)
-            self.seen.append(seen)
+            came = self.came[seen.target]
+            self._note(seen)
             steps = self.receipts.get(seen.ask)
             done = seen.ask in self.done
         if steps:
