@@ -2,6 +2,7 @@
 # samekey_folder(NAME LIBRARIES...) makes the static library samekey_NAME from src/NAME/*.c.
 find_package(Threads REQUIRED)
 samekey_need(UV libuv libuv1-dev)
+samekey_need(URING liburing liburing-dev)
 samekey_need(CRYPTO libcrypto libssl-dev)
 samekey_need(SSL libssl libssl-dev)
 samekey_need(SQLITE sqlite3>=3.40 libsqlite3-dev)
@@ -37,7 +38,7 @@ endforeach()
 
 samekey_folder(base m)
 samekey_folder(core samekey_base PkgConfig::CRYPTO PkgConfig::JANSSON)
-samekey_folder(net samekey_base samekey_llhttp PkgConfig::UV PkgConfig::SSL PkgConfig::CRYPTO)
+samekey_folder(net samekey_base samekey_llhttp PkgConfig::UV PkgConfig::URING PkgConfig::SSL PkgConfig::CRYPTO)
 samekey_folder(store samekey_core PkgConfig::SQLITE PkgConfig::PQ PkgConfig::ZSTD Threads::Threads)
 samekey_folder(guard samekey_core PkgConfig::SQLITE PkgConfig::PQ)
 samekey_folder(caller samekey_core PkgConfig::CURL PkgConfig::SQLITE Threads::Threads)

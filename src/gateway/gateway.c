@@ -13,6 +13,7 @@
 #include "gateway/suspects.h"
 #include "gateway/upkeep.h"
 #include "net/listen.h"
+#include "net/volley.h"
 #include "store/archive.h"
 #include "store/secret.h"
 
@@ -161,8 +162,10 @@ static enum status shard_start(struct gateway *g, struct thread *t, size_t index
         return STATUS_IO;
     prng_seed(&shard->random, seed);
     enum status status = net_loop_new(&shard->loop);
-    if (status == STATUS_OK)
+    if (status == STATUS_OK) {
         net_loop_on_rest(shard->loop, shard_send_jobs, shard);
+        volley_use_ring(net_loop_volley(shard->loop), g->setup->settings->io_uring);
+    }
     if (status == STATUS_OK)
         status = fingerprinter_init(&shard->print);
     if (status == STATUS_OK)

@@ -6,6 +6,8 @@
  */
 #include "net/loop.h"
 
+#include "net/volley.h"
+
 #include <assert.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -25,6 +27,7 @@ struct net_loop {
     int64_t clock_at; /* when the timerfd fires; INT64_MAX: not set */
     int64_t now;      /* 0: not read in this turn */
     struct heap timers;
+    struct volley *volley;
     _Atomic(struct list *) letters; /* a stack, newest first, linked through `next` */
     atomic_bool stop;
     char read_buffer[NET_READ_BYTES];
@@ -118,12 +121,19 @@ static void loop_on_bell(uv_async_t *bell)
         uv_stop(&loop->uv);
 }
 
+static void loop_rest(struct net_loop *loop)
+{
+    do
+        if (loop->rest)
+            loop->rest(loop->rest_context);
+    while (volley_turn(loop->volley)); /* who heard of something may have more to do */
+}
+
 /* Everything that runs between two waits for I/O sees one time. */
 static void loop_on_turn(uv_prepare_t *turn)
 {
     struct net_loop *loop = turn->data;
-    if (loop->rest)
-        loop->rest(loop->rest_context);
+    loop_rest(loop);
     loop->now = 0;
 }
 
@@ -133,9 +143,10 @@ enum status net_loop_new(struct net_loop **out)
     if (!loop)
         return STATUS_NO_MEMORY;
     loop->clock_fd = timerfd_create(CLOCK_BOOTTIME, TFD_NONBLOCK | TFD_CLOEXEC);
-    if (loop->clock_fd < 0 || uv_loop_init(&loop->uv) != 0) {
+    if (volley_new(&loop->volley) != STATUS_OK || loop->clock_fd < 0 || uv_loop_init(&loop->uv) != 0) {
         if (loop->clock_fd >= 0)
             close(loop->clock_fd);
+        volley_free(loop->volley);
         free(loop);
         return STATUS_IO;
     }
@@ -163,8 +174,7 @@ enum status net_loop_new(struct net_loop **out)
 void net_loop_run(struct net_loop *loop)
 {
     uv_run(&loop->uv, UV_RUN_DEFAULT);
-    if (loop->rest)
-        loop->rest(loop->rest_context);
+    loop_rest(loop);
     atomic_store(&loop->stop, false); /* a stop that came while the last handle closed has its wish already */
 }
 
@@ -199,12 +209,18 @@ void net_loop_free(struct net_loop *loop)
     assert(open == 0); /* a server or a client of this loop was not freed */
     (void)open;
     close(loop->clock_fd);
+    volley_free(loop->volley);
     free(loop);
 }
 
 uv_loop_t *net_loop_uv(struct net_loop *loop)
 {
     return &loop->uv;
+}
+
+struct volley *net_loop_volley(struct net_loop *loop)
+{
+    return loop->volley;
 }
 
 char *net_loop_read_buffer(struct net_loop *loop)

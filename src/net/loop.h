@@ -19,6 +19,7 @@
 #include <uv.h>
 
 struct net_loop;
+struct volley;
 
 /* Milliseconds of CLOCK_BOOTTIME, and microseconds for measuring. Callable from every thread. */
 int64_t clock_monotonic_ms(void);
@@ -41,6 +42,8 @@ void net_loop_on_rest(struct net_loop *loop, void (*rest)(void *context), void *
 /* Ends a loop whose connections and servers were closed; NULL is accepted. */
 void net_loop_free(struct net_loop *loop);
 uv_loop_t *net_loop_uv(struct net_loop *loop);
+/* What leaves at the end of a turn: sent behind `rest`, or earlier where a stream needs it. */
+struct volley *net_loop_volley(struct net_loop *loop);
 /* clock_monotonic_ms() as read once for the current turn of the loop. */
 int64_t net_loop_now(struct net_loop *loop);
 /* The one read buffer of this loop: NET_READ_BYTES bytes, good until the next read callback. */

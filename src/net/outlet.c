@@ -1,17 +1,31 @@
 /* SPDX-License-Identifier: MIT */
 #include "net/outlet.h"
 
-void outlet_init(struct outlet *o, uv_stream_t *stream, void (*on_moved)(struct outlet *outlet, int status))
+#include <assert.h>
+
+#define OUTLET_POST_PARTS 3
+
+void outlet_init(struct outlet *o, uv_stream_t *stream, struct volley *volley,
+                 void (*on_moved)(struct outlet *outlet, int status))
 {
     memset(o, 0, sizeof *o);
     o->stream = stream;
+    o->volley = volley;
     o->on_moved = on_moved;
+    list_init(&o->news);
+}
+
+static void give_memory_back(struct outlet *o)
+{
+    buffer_fini(&o->wait);
+    buffer_fini(&o->next);
 }
 
 void outlet_fini(struct outlet *o)
 {
-    buffer_fini(&o->wait);
-    buffer_fini(&o->next);
+    assert(!o->posted); /* the descriptor is closed, and its number may be somebody else's */
+    list_remove(&o->news);
+    give_memory_back(o);
 }
 
 size_t outlet_waiting(const struct outlet *o)
@@ -19,8 +33,9 @@ size_t outlet_waiting(const struct outlet *o)
     return o->wait.len - o->wait_from + o->next.len;
 }
 
-uint64_t outlet_taken(const struct outlet *o)
+uint64_t outlet_taken(struct outlet *o)
 {
+    outlet_settle(o);
     size_t queued = o->flying ? uv_stream_get_write_queue_size(o->stream) : 0;
     return o->taken + (queued < o->flying ? o->flying - queued : 0);
 }
@@ -28,7 +43,7 @@ uint64_t outlet_taken(const struct outlet *o)
 void outlet_trim(struct outlet *o)
 {
     if (outlet_waiting(o) == 0 && !o->flying)
-        outlet_fini(o);
+        give_memory_back(o);
 }
 
 static void outlet_flew(uv_write_t *write, int status);
@@ -85,6 +100,9 @@ static void outlet_flew(uv_write_t *write, int status)
 int outlet_write(struct outlet *o, const uv_buf_t *parts, unsigned count)
 {
     size_t skip = 0;
+    outlet_settle(o);
+    if (o->fault)
+        return o->fault;
     if (outlet_waiting(o) == 0) {
         int n = uv_try_write(o->stream, parts, count);
         if (n < 0 && n != UV_EAGAIN)
@@ -109,8 +127,57 @@ int outlet_write(struct outlet *o, const uv_buf_t *parts, unsigned count)
     return o->flying || to->len == 0 ? 0 : outlet_fly(o);
 }
 
+int outlet_post(struct outlet *o, const uv_buf_t *parts, unsigned count)
+{
+    struct slice copied[OUTLET_POST_PARTS];
+    uv_os_fd_t fd;
+    size_t len = 0;
+    for (unsigned i = 0; i < count && i < OUTLET_POST_PARTS; i++) {
+        copied[i] = slice_of(parts[i].base, parts[i].len);
+        len += parts[i].len;
+    }
+    outlet_settle(o);
+    if (count > OUTLET_POST_PARTS || len == 0 || len > VOLLEY_BYTES_MAX || o->fault || outlet_waiting(o) ||
+        uv_fileno((uv_handle_t *)o->stream, &fd) != 0)
+        return outlet_write(o, parts, count);
+    volley_take(o->volley, o, fd, copied, count);
+    o->posted = true;
+    return 0;
+}
+
+void outlet_settle(struct outlet *o)
+{
+    if (o->posted)
+        volley_send(o->volley);
+}
+
+bool outlet_left(struct outlet *o, int result, struct slice bytes)
+{
+    size_t went = result > 0 ? (size_t)result : 0;
+    o->posted = false;
+    o->taken += went;
+    if (result < 0 && result != UV_EAGAIN) {
+        o->fault = result;
+        return true;
+    }
+    if (went == bytes.len)
+        return false;
+    buffer_append(&o->wait, bytes.data + went, bytes.len - went);
+    o->fault = o->wait.failed ? UV_ENOMEM : outlet_fly(o);
+    return true;
+}
+
+void outlet_tell(struct outlet *o)
+{
+    if (!uv_is_closing((uv_handle_t *)o->stream))
+        o->on_moved(o, o->fault);
+}
+
 ssize_t outlet_try(struct outlet *o, struct slice bytes)
 {
+    outlet_settle(o);
+    if (o->fault)
+        return o->fault;
     if (outlet_waiting(o) || bytes.len == 0)
         return 0;
     uv_buf_t part =

@@ -197,6 +197,7 @@ static void connection_close(struct connection *c)
         return;
     c->phase = PHASE_CLOSED;
     c->reading = false;
+    outlet_settle(&c->out);
     uv_close(&c->uv.handle, connection_closed);
 }
 
@@ -228,6 +229,7 @@ static void connection_linger(struct connection *c)
 {
     c->phase = PHASE_LINGER;
     c->lingered = 0;
+    outlet_settle(&c->out);
     c->read_by = connection_in(c, LINGER_MS);
     if (outlet_waiting(&c->out) == 0) {
         c->write_by = INT64_MAX;
@@ -584,7 +586,7 @@ static void connection_on_moved(struct outlet *out, int status)
 
 static bool connection_write(struct connection *c, const uv_buf_t *parts, unsigned count)
 {
-    if (outlet_write(&c->out, parts, count) < 0) {
+    if (outlet_post(&c->out, parts, count) < 0) {
         connection_close(c);
         return false;
     }
@@ -874,7 +876,7 @@ static void server_take(struct net_server *server, int fd, const char *peer)
             uv_tcp_nodelay(&c->uv.tcp, 1);
     }
     c->uv.handle.data = c;
-    outlet_init(&c->out, &c->uv.stream, connection_on_moved);
+    outlet_init(&c->out, &c->uv.stream, net_loop_volley(server->loop), connection_on_moved);
     list_push_back(&server->connections, &c->link);
     server->count++;
     if (error) {

@@ -228,7 +228,7 @@ struct wire *wire_new(struct net_loop *loop, const struct wire_handlers *handler
         uv_tcp_init(net_loop_uv(loop), &w->uv.tcp);
     w->uv.handle.data = w;
     w->connect.data = w;
-    outlet_init(&w->out, &w->uv.stream, wire_on_moved);
+    outlet_init(&w->out, &w->uv.stream, net_loop_volley(loop), wire_on_moved);
     return w;
 }
 
@@ -302,6 +302,17 @@ ssize_t wire_give(struct wire *w, const struct slice *parts, size_t count)
         return wire_waiting(w) && w->given ? 0 : give_tls(w, parts, count);
     if (wire_waiting(w))
         return 0;
+    size_t len = 0;
+    for (size_t i = 0; i < count; i++)
+        len += parts[i].len;
+    if (count <= 2 && len <= VOLLEY_BYTES_MAX) {
+        uv_buf_t posted[2];
+        for (size_t i = 0; i < count; i++)
+            posted[i] = uv_buf_init((char *)(size_t)parts[i].data, (unsigned)parts[i].len);
+        int error = outlet_post(&w->out, posted, (unsigned)count);
+        return error ? error : (ssize_t)len;
+    }
+    outlet_settle(&w->out);
     /* Head and body in one segment where the kernel takes both. */
     if (count == 2 && parts[0].len && parts[1].len) {
         uv_buf_t both[2] = {{(char *)(size_t)parts[0].data, parts[0].len},
@@ -325,7 +336,7 @@ ssize_t wire_give(struct wire *w, const struct slice *parts, size_t count)
     return give_plain(w, parts, count);
 }
 
-uint64_t wire_sent(const struct wire *w)
+uint64_t wire_sent(struct wire *w)
 {
     uint64_t taken = outlet_taken(&w->out);
     if (!w->ssl)
@@ -383,6 +394,7 @@ void wire_close(struct wire *w)
         tls_flush(w);
     }
     w->closing = true;
+    outlet_settle(&w->out);
     net_timer_disarm(w->loop, &w->timer);
     uv_close(&w->uv.handle, wire_on_closed);
 }

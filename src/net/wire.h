@@ -80,7 +80,7 @@ ssize_t wire_give(struct wire *w, const struct slice *parts, size_t count);
 /* Bytes given that the kernel has not yet taken. */
 size_t wire_waiting(const struct wire *w);
 /* Application bytes that left since wire_mark(), see (1). */
-uint64_t wire_sent(const struct wire *w);
+uint64_t wire_sent(struct wire *w);
 void wire_mark(struct wire *w);
 /* Stops and restarts `bytes`. After a resume, events may come inside. */
 void wire_pause(struct wire *w);

@@ -91,7 +91,7 @@ def kills(count, tmp_path, seed):
     gateway = Gateway(tmp_path, {"orders": {
         "path": ["/orders/{*}"], "upstream": [service.upstream.url], "receipt": "http GET /receipts/{call_id}",
         "lease": f"{int(LEASE_S * 1000)}ms", "attempt_timeout": "1s", "deadline": "10s", "key_missing": "refuse",
-        "resend_after": "1s",  # a request may lie unread in the socket of a busy service
+        "resend_after": "200ms",  # a request may lie unread in the socket of a busy service
         "concurrency": 256}}, log_level="warning")
     stop = threading.Event()
     clients = [Client(service, gateway, n, stop) for n in range(CLIENTS)]

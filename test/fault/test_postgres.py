@@ -336,7 +336,7 @@ def crashes(tmp_path, server, url, seed, seconds, clients_count=32, kill_gateway
     print(f"seed {seed}")
     draw, service, stop = random.Random(seed), Service(), threading.Event()
     # A request may lie unread in the socket of a busy service, longer than the 60 ms of the other tests.
-    gateways = [gateway_on(tmp_path / str(n), url, service.upstream, node=f"n{n}", resend_after="2s") for n in range(2)]
+    gateways = [gateway_on(tmp_path / str(n), url, service.upstream, node=f"n{n}", resend_after="500ms") for n in range(2)]
     clients = [Client(service, gateways[n % 2], n, stop) for n in range(clients_count)]
     for client in clients:
         client.patience_s = seconds + 60  # a call may meet one crash after the other; when they stop, it ends
