@@ -263,7 +263,10 @@ static void what_the_kernel_does_not_take_follows_in_order(void **state)
 }
 
 #define BOTH(name)                                                                                           \
-    {#name, name, setup_plain, teardown, NULL}, {#name " (io_uring)", name, setup_ring, teardown, NULL}
+    {#name, name, setup_plain, teardown, NULL},                                                              \
+    {                                                                                                        \
+#name " (io_uring)", name, setup_ring, teardown, NULL                                                \
+    }
 
 int main(void)
 {
