@@ -151,17 +151,33 @@ void outlet_settle(struct outlet *o)
         volley_send(o->volley);
 }
 
+void outlet_withdraw(struct outlet *o)
+{
+    if (o->posted)
+        volley_withdraw(o->volley, o);
+    o->posted = false;
+}
+
+bool outlet_unsent(const struct outlet *o)
+{
+    return o->posted || outlet_waiting(o) > 0;
+}
+
 bool outlet_left(struct outlet *o, int result, struct slice bytes)
 {
-    size_t went = result > 0 ? (size_t)result : 0;
+    size_t went = result > 0                 ? (size_t)result
+                  : result == VOLLEY_UNKNOWN ? bytes.len
+                                             : 0; /* (1): not too small */
     o->posted = false;
     o->taken += went;
-    if (result < 0 && result != UV_EAGAIN) {
-        o->fault = result;
+    if (result < 0 && result != UV_EAGAIN && result != UV_ENOBUFS) {
+        o->fault = result == VOLLEY_UNKNOWN ? UV_EIO : result;
         return true;
     }
     if (went == bytes.len)
-        return false;
+        return o->wants_news;
+    buffer_clear(&o->wait); /* nothing waited */
+    o->wait_from = 0;
     buffer_append(&o->wait, bytes.data + went, bytes.len - went);
     o->fault = o->wait.failed ? UV_ENOMEM : outlet_fly(o);
     return true;

@@ -8,8 +8,8 @@
  *      large by at most OUTLET_FLIGHT_BYTES.
  *  (2) At most OUTLET_FLIGHT_BYTES are handed to libuv at a time, so that on_moved tells of progress often, and
  *      how much was sent is known whenever somebody asks.
- *  (3) Posted bytes do not count as waiting. Whoever asks how many were taken, writes more, or is about to close the stream
- *      (outlet_settle()) sends them first.
+ *  (3) Posted bytes do not count as waiting, only as unsent. Whoever asks how many were taken, writes more, or is about to
+ *      close the stream (outlet_settle()) sends them first.
  */
 #ifndef SAMEKEY_NET_OUTLET_H
 #define SAMEKEY_NET_OUTLET_H
@@ -31,6 +31,7 @@ struct outlet {
     uint64_t taken;     /* bytes of those that are no longer in flight; outlet_taken() tells all */
     struct volley *volley;
     bool posted;      /* bytes lie in the volley */
+    bool wants_news;  /* on_moved comes also when they have left as a whole; the owner sets it */
     int fault;        /* that they met, a negative libuv error; told by on_moved */
     struct list news; /* in the volley's list while on_moved is to be called */
     /* The kernel took waiting bytes (status 0), or the stream failed (a negative libuv error). Not called after
@@ -49,6 +50,10 @@ int outlet_write(struct outlet *o, const uv_buf_t *parts, unsigned count);
 int outlet_post(struct outlet *o, const uv_buf_t *parts, unsigned count);
 /* Sends what was posted. Calls nobody. */
 void outlet_settle(struct outlet *o);
+/* What was posted and has not left never does. Nothing may be written behind it. */
+void outlet_withdraw(struct outlet *o);
+/* Whether bytes are posted or wait. */
+bool outlet_unsent(const struct outlet *o);
 /* Writes what the kernel takes now and copies nothing. Returns the bytes taken, or a negative libuv error; 0 while
  * other bytes wait. */
 ssize_t outlet_try(struct outlet *o, struct slice bytes);

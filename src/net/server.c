@@ -576,7 +576,7 @@ static void connection_on_moved(struct outlet *out, int status)
     if (c->phase != PHASE_REQUEST)
         return;
     if (r->answer == ANSWER_ENDED) {
-        if (waiting == 0)
+        if (!outlet_unsent(out))
             connection_answered(c);
     } else if (r->full && waiting <= c->server->limits.write_buffer_high / 2) {
         r->full = false;
@@ -675,7 +675,7 @@ void request_answer(struct request *r, int status, struct slice header_lines, st
     r->answer = ANSWER_ENDED;
     uv_buf_t parts[2] = {uv_buf_init(c->server->scratch.data, (unsigned)c->server->scratch.len),
                          {(char *)(size_t)body.data, body.len}};
-    if (connection_write(c, parts, r->bodyless || body.len == 0 ? 1 : 2) && outlet_waiting(&c->out) == 0)
+    if (connection_write(c, parts, r->bodyless || body.len == 0 ? 1 : 2) && !outlet_unsent(&c->out))
         connection_answered(c);
 }
 
@@ -740,7 +740,7 @@ void request_end(struct request *r)
     uv_buf_t last = {(char *)(size_t) "0\r\n\r\n", 5};
     if (r->chunked && !connection_write(c, &last, 1))
         return;
-    if (outlet_waiting(&c->out) == 0)
+    if (!outlet_unsent(&c->out))
         connection_answered(c);
 }
 
@@ -877,6 +877,7 @@ static void server_take(struct net_server *server, int fd, const char *peer)
     }
     c->uv.handle.data = c;
     outlet_init(&c->out, &c->uv.stream, net_loop_volley(server->loop), connection_on_moved);
+    c->out.wants_news = true; /* that an answer has left */
     list_push_back(&server->connections, &c->link);
     server->count++;
     if (error) {

@@ -14,7 +14,7 @@
 struct entry {
     struct outlet *outlet;
     int fd;
-    int result; /* bytes taken, or a negative errno */
+    int result; /* bytes taken, a negative errno, or VOLLEY_UNKNOWN */
     size_t at, len;
 };
 
@@ -70,6 +70,12 @@ static void ring_open(struct volley *v)
         struct io_uring_params params = {.flags = flags[i]};
         v->has_ring = io_uring_queue_init_params(VOLLEY_ENTRIES, &v->ring, &params) == 0;
     }
+    /* Kernels had rings (5.1) before these could send (5.6). */
+    struct io_uring_probe *probe = v->has_ring ? io_uring_get_probe_ring(&v->ring) : NULL;
+    bool sends = probe && io_uring_opcode_supported(probe, IORING_OP_SEND);
+    io_uring_free_probe(probe);
+    if (!sends)
+        ring_close(v);
 }
 
 static void send_one(const struct volley *v, struct entry *e)
@@ -110,7 +116,7 @@ static bool ring_send(struct volley *v)
 {
     size_t taken = ring_submit(v);
     for (size_t i = 0; i < taken; i++)
-        v->entries[i].result = -EIO; /* overwritten by its completion */
+        v->entries[i].result = VOLLEY_UNKNOWN; /* until its completion says more */
     bool good = taken == v->count;
     for (size_t seen = 0; seen < taken; seen++) {
         struct io_uring_cqe *cqe;
@@ -119,7 +125,7 @@ static bool ring_send(struct volley *v)
             rc = io_uring_wait_cqe(&v->ring, &cqe);
         while (rc == -EINTR);
         if (rc != 0) {
-            good = false; /* those without a completion may have left: their streams end as failed */
+            good = false;
             break;
         }
         v->entries[io_uring_cqe_get_data64(cqe) % VOLLEY_ENTRIES].result = cqe->res;
@@ -135,7 +141,7 @@ void volley_take(struct volley *v, struct outlet *o, int fd, const struct slice 
     size_t len = 0;
     for (size_t i = 0; i < count; i++)
         len += parts[i].len;
-    if (v->count == VOLLEY_ENTRIES)
+    if (v->count == VOLLEY_ENTRIES || len > BYTES - v->used) /* what was withdrawn leaves a hole */
         volley_send(v);
     struct entry *e = &v->entries[v->count++];
     *e = (struct entry){.outlet = o, .fd = fd, .at = v->used, .len = len};
@@ -143,6 +149,15 @@ void volley_take(struct volley *v, struct outlet *o, int fd, const struct slice 
         memcpy(v->bytes + v->used, parts[i].data, parts[i].len);
         v->used += parts[i].len;
     }
+}
+
+void volley_withdraw(struct volley *v, const struct outlet *o)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < v->count; i++)
+        if (v->entries[i].outlet != o)
+            v->entries[kept++] = v->entries[i];
+    v->count = kept;
 }
 
 static void add_news(struct volley *v, struct outlet *o)

@@ -19,10 +19,14 @@
 #include "base/slice.h"
 #include "base/status.h"
 
+#include <limits.h>
 #include <stdbool.h>
 
 #define VOLLEY_ENTRIES   32
 #define VOLLEY_BYTES_MAX 16384 /* of one entry */
+
+/* A result: it may have left, and nobody will know. */
+#define VOLLEY_UNKNOWN INT_MIN
 
 struct outlet;
 struct volley;
@@ -38,10 +42,12 @@ bool volley_has_ring(const struct volley *v);
 
 /* Takes a copy of the parts, VOLLEY_BYTES_MAX at most in all, for the outlet's descriptor. The outlet has none here. */
 void volley_take(struct volley *v, struct outlet *o, int fd, const struct slice *parts, size_t count);
+/* Takes the outlet's bytes out again, where they have not left: then they never do. */
+void volley_withdraw(struct volley *v, const struct outlet *o);
 /* Sends what there is. Tells nobody. */
 void volley_send(struct volley *v);
-/* Sends, and tells the owners of those that did not leave as a whole. False: there was nobody to tell. Only from the loop
- * itself, between two events. */
+/* Sends, and tells the owners of those that did not leave as a whole, or who want to know. False: there was nobody to tell.
+ * Only from the loop itself, between two events. */
 bool volley_turn(struct volley *v);
 
 #endif

@@ -20,6 +20,8 @@ static void wire_down(struct wire *w, enum net_end end, int sys_error, bool clea
     if (w->closing || w->ended)
         return;
     w->ended = true;
+    outlet_withdraw(
+        &w->out); /* a request that has not left when its connection is known to be gone was not sent */
     w->failure.end = end;
     w->failure.sys_error = sys_error;
     w->failure.clean = clean;
@@ -313,6 +315,8 @@ ssize_t wire_give(struct wire *w, const struct slice *parts, size_t count)
         return error ? error : (ssize_t)len;
     }
     outlet_settle(&w->out);
+    if (w->out.fault)
+        return w->out.fault;
     /* Head and body in one segment where the kernel takes both. */
     if (count == 2 && parts[0].len && parts[1].len) {
         uv_buf_t both[2] = {{(char *)(size_t)parts[0].data, parts[0].len},

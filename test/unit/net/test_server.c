@@ -16,10 +16,12 @@
 #include <sys/resource.h>
 
 #define FLOOD_BYTES (64 << 20)
+#define DRIP_BYTES  3001
+#define DRIPS_MAX   120 /* more than a unix socket holds unread */
 
 struct work {
     struct buffer body;
-    size_t flooded, heard;
+    size_t flooded, heard, left;
     struct net_timer rest;
     struct request *request;
 };
@@ -32,7 +34,7 @@ static struct {
     struct request *later[64];
     size_t later_count;
     char order[64];
-    atomic_long heads, finished, gone, refused, heard, flooded, pieces_while_paused, left_open;
+    atomic_long heads, finished, gone, refused, heard, flooded, dripped, pieces_while_paused, left_open;
     atomic_int last_refused;
 } t;
 
@@ -60,6 +62,21 @@ static void flood(struct request *r, struct work *w)
     request_end(r);
 }
 
+/* One piece a turn of the loop. */
+static void drip(struct net_timer *timer)
+{
+    static const char piece[DRIP_BYTES];
+    struct work *w = HEAP_ENTRY(timer, struct work, rest);
+    struct request *r = w->request;
+    w->left--;
+    (void)request_write(r, slice_of(piece, sizeof piece));
+    if (w->left)
+        net_timer_arm(t.loop, &w->rest, net_loop_now(t.loop), drip);
+    else
+        request_end(r);
+    atomic_fetch_add(&t.dripped, 1); /* not in r's memory: it may have ended */
+}
+
 static void on_head(void *context, struct request *r)
 {
     (void)context;
@@ -83,6 +100,10 @@ static void on_head(void *context, struct request *r)
     } else if (slice_is(h->path, "/flood")) {
         request_begin(r, 200, NULL, none, -1, true);
         flood(r, w);
+    } else if (slice_is(h->path, "/drip")) {
+        w->left = (size_t)atol(h->query.data); /* a digit or a blank follows */
+        request_begin(r, 200, NULL, none, -1, true);
+        net_timer_arm(t.loop, &w->rest, net_loop_now(t.loop), drip);
     } else if (slice_is(h->path, "/sized")) {
         request_begin(r, 200, "Fine By Me", slice_text("Date: then\r\n"), 4, false);
         request_write(r, slice_text("ab"));
@@ -769,6 +790,63 @@ static void test_unix_socket(void **state)
     rmdir(dir);
 }
 
+static int dial_unix(const char *path)
+{
+    int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+    set_bound(fd);
+    struct sockaddr_un where = {.sun_family = AF_UNIX};
+    memcpy(where.sun_path, path, strlen(path) + 1);
+    assert_int_equal(connect(fd, (struct sockaddr *)&where, sizeof where), 0);
+    return fd;
+}
+
+static void count_turn(void *argument)
+{
+    (void)argument;
+}
+
+/* The kernel takes all but the last piece, and of that a part: for one of these lengths, wherever its limit is. What waits
+ * then must not be lost with the connection. */
+static void test_the_end_of_an_answer_is_not_lost_in_a_full_socket(void **state)
+{
+    (void)state;
+    static const char *const ways[] = {"HTTP/1.0\r\n\r\n", "HTTP/1.1\r\n" H "Connection: close\r\n\r\n",
+                                       "HTTP/1.1\r\n" H "\r\n"};
+    teardown(NULL);
+    char dir[] = "/tmp/samekey-net-XXXXXX", path[64], text[200];
+    assert_non_null(mkdtemp(dir));
+    snprintf(path, sizeof path, "unix:%s/s", dir);
+    struct server_limits patient = limits;
+    patient.write_timeout_ms = WAIT_S * 1000;
+    setup_server(path, &patient);
+    struct buffer b = {0};
+    long dripped = 0;
+    for (size_t way = 0; way < 3; way++) {
+        for (long n = 1; n <= DRIPS_MAX; n++) {
+            int fd = dial_unix(path + 5);
+            snprintf(text, sizeof text, "GET /drip?%ld %s", n, ways[way]);
+            say(fd, text);
+            assert_true(reaches(&t.dripped, dripped += n));
+            on_loop(t.loop, count_turn, NULL); /* what was to leave has tried to */
+            on_loop(t.loop, count_turn, NULL);
+            if (way == 2)
+                shutdown(fd, SHUT_WR); /* nothing more will come, but this answer is still wanted */
+            buffer_clear(&b);
+            hear_all(fd, &b);
+            size_t body = 0;
+            for (size_t i = 0; i < b.len; i++)
+                body += b.data[i] == 0;
+            assert_int_equal(body, (size_t)n * DRIP_BYTES);
+            if (way > 0)
+                assert_memory_equal(b.data + b.len - 5, "0\r\n\r\n", 5);
+            close(fd);
+        }
+    }
+    buffer_fini(&b);
+    on_loop(t.loop, drain_here, NULL);
+    rmdir(dir);
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
 int main(void)
@@ -795,6 +873,7 @@ int main(void)
         TEST(test_drain_lets_running_requests_end),
         TEST(test_addresses),
         TEST(test_unix_socket),
+        TEST(test_the_end_of_an_answer_is_not_lost_in_a_full_socket),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
