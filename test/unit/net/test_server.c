@@ -768,28 +768,6 @@ static void test_addresses(void **state)
     buffer_fini(&error);
 }
 
-static void test_unix_socket(void **state)
-{
-    (void)state;
-    teardown(NULL);
-    char dir[] = "/tmp/samekey-net-XXXXXX", path[64];
-    assert_non_null(mkdtemp(dir));
-    snprintf(path, sizeof path, "unix:%s/s", dir);
-    setup_server(path, &limits);
-    int fd = socket(AF_UNIX, SOCK_STREAM, 0);
-    set_bound(fd);
-    struct sockaddr_un where = {.sun_family = AF_UNIX};
-    memcpy(where.sun_path, path + 5, strlen(path + 5) + 1);
-    assert_int_equal(connect(fd, (struct sockaddr *)&where, sizeof where), 0);
-    struct buffer b = {0};
-    say(fd, "POST /echo HTTP/1.1\r\n" H "Content-Length: 5\r\n\r\nlocal");
-    assert_true(hear_until(fd, &b, "\r\n\r\nlocal"));
-    close(fd);
-    buffer_fini(&b);
-    on_loop(t.loop, drain_here, NULL);
-    rmdir(dir);
-}
-
 static int dial_unix(const char *path)
 {
     int fd = socket(AF_UNIX, SOCK_STREAM, 0);
@@ -798,6 +776,24 @@ static int dial_unix(const char *path)
     memcpy(where.sun_path, path, strlen(path) + 1);
     assert_int_equal(connect(fd, (struct sockaddr *)&where, sizeof where), 0);
     return fd;
+}
+
+static void test_unix_socket(void **state)
+{
+    (void)state;
+    teardown(NULL);
+    char dir[] = "/tmp/samekey-net-XXXXXX", path[64];
+    assert_non_null(mkdtemp(dir));
+    snprintf(path, sizeof path, "unix:%s/s", dir);
+    setup_server(path, &limits);
+    int fd = dial_unix(path + 5);
+    struct buffer b = {0};
+    say(fd, "POST /echo HTTP/1.1\r\n" H "Content-Length: 5\r\n\r\nlocal");
+    assert_true(hear_until(fd, &b, "\r\n\r\nlocal"));
+    close(fd);
+    buffer_fini(&b);
+    on_loop(t.loop, drain_here, NULL);
+    rmdir(dir);
 }
 
 static void count_turn(void *argument)
