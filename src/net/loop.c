@@ -121,6 +121,7 @@ static void loop_on_bell(uv_async_t *bell)
         uv_stop(&loop->uv);
 }
 
+/* What is better done once a turn: by `rest`, then everything that is to be sent. */
 static void loop_rest(struct net_loop *loop)
 {
     do

@@ -20,8 +20,8 @@ static void wire_down(struct wire *w, enum net_end end, int sys_error, bool clea
     if (w->closing || w->ended)
         return;
     w->ended = true;
-    outlet_withdraw(
-        &w->out); /* a request that has not left when its connection is known to be gone was not sent */
+    /* A request that has not left when its connection is known to be gone was not sent. */
+    outlet_withdraw(&w->out);
     w->failure.end = end;
     w->failure.sys_error = sys_error;
     w->failure.clean = clean;
