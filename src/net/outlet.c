@@ -160,7 +160,7 @@ void outlet_withdraw(struct outlet *o)
 
 bool outlet_unsent(const struct outlet *o)
 {
-    return o->posted || outlet_waiting(o) > 0;
+    return o->posted || o->fault || outlet_waiting(o) > 0;
 }
 
 bool outlet_left(struct outlet *o, int result, struct slice bytes)

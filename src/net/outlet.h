@@ -52,7 +52,7 @@ int outlet_post(struct outlet *o, const uv_buf_t *parts, unsigned count);
 void outlet_settle(struct outlet *o);
 /* What was posted and has not left never does. Nothing may be written behind it. */
 void outlet_withdraw(struct outlet *o);
-/* Whether bytes are posted or wait. */
+/* Whether bytes are posted or wait, or were lost to a fault. */
 bool outlet_unsent(const struct outlet *o);
 /* Writes what the kernel takes now and copies nothing. Returns the bytes taken, or a negative libuv error; 0 while
  * other bytes wait. */

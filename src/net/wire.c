@@ -375,7 +375,8 @@ bool wire_is_quiet(const struct wire *w)
 {
     uv_os_fd_t fd;
     char byte;
-    if (!w->up || w->closing || w->ended || wire_waiting(w) || uv_fileno(&w->uv.handle, &fd) != 0)
+    if (!w->up || w->closing || w->ended || w->out.fault || wire_waiting(w) ||
+        uv_fileno(&w->uv.handle, &fd) != 0)
         return false;
     if (w->ssl && (SSL_pending(w->ssl) || SSL_get_shutdown(w->ssl)))
         return false;
