@@ -205,8 +205,8 @@ static void on_end(void *context, struct exchange *x, const struct net_evidence 
 static const struct exchange_handlers handlers = {on_head, on_piece, on_drain, on_end};
 
 static struct client_settings settings = {
-    .connect_timeout_ms = 500,
-    .idle_timeout_ms = 5000,
+    .connect_timeout_ms = WAIT_S * 1000,
+    .idle_timeout_ms = WAIT_S * 1000,
     .idle_max = 4,
     .headers_bytes_max = 4096,
     .name_life_ms = 1000,
@@ -228,8 +228,8 @@ static struct exchange_request request_of(const struct origin *o, const char *he
     return (struct exchange_request){.origin = o,
                                      .head = slice_text(head),
                                      .body = slice_text(body),
-                                     .continue_ms = 2000,
-                                     .deadline_ms = clock_monotonic_ms() + 5000};
+                                     .continue_ms = WAIT_S * 1000,
+                                     .deadline_ms = clock_monotonic_ms() + 2 * WAIT_S * 1000};
 }
 
 /* One exchange from its start to its end. */
@@ -266,6 +266,12 @@ static int teardown(void **state)
     client_free(client);
     net_loop_free(loop);
     return 0;
+}
+
+static void use_client(const struct client_settings *s)
+{
+    client_free(client);
+    assert_int_equal(client_new(&client, loop, s), STATUS_OK);
 }
 
 #define POST   "POST /x HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\n"
@@ -401,6 +407,9 @@ static void test_nothing_left(void **state)
     run(&call, &r);
     assert_int_equal(call.evidence.end, NET_END_REFUSED);
     fini(&call);
+    struct client_settings hasty = settings;
+    hasty.connect_timeout_ms = 500;
+    use_client(&hasty);
     /* No such name: an error or no answer within the time, both before anything left. */
     o = origin_at("http", "no-such-name.invalid", 80);
     run(&call, &r);
@@ -424,7 +433,7 @@ static void test_nothing_left(void **state)
     run(&call, &r);
     assert_int_equal(call.evidence.end, NET_END_CONNECT_TIMEOUT);
     assert_int_equal(call.evidence.bytes_sent, 0);
-    assert_in_range(clock_monotonic_ms() - start, 490, 3000);
+    assert_in_range(clock_monotonic_ms() - start, 490, settings.connect_timeout_ms);
     fini(&call);
     for (int i = 0; i < 8; i++)
         close(fillers[i]);
@@ -437,7 +446,7 @@ static void test_silence_is_a_timeout(void **state)
     start_upstream(script_silence, NULL, NULL);
     struct origin o = origin_at("http", "localhost", up.port);
     struct exchange_request r = request_of(&o, POST, "hello");
-    r.deadline_ms = clock_monotonic_ms() + 100;
+    r.deadline_ms = clock_monotonic_ms() + 1500; /* enough for the name, the connection and the request */
     struct call call = {0};
     run(&call, &r);
     assert_int_equal(call.evidence.end, NET_END_TIMEOUT);
@@ -445,7 +454,7 @@ static void test_silence_is_a_timeout(void **state)
     assert_true(call.evidence.ended_ms >= r.deadline_ms);
     fini(&call);
     r.deadline_ms = INT64_MAX; /* without a deadline, the lack of progress ends it */
-    r.idle_timeout_ms = 80;
+    r.idle_timeout_ms = 1000;
     run(&call, &r);
     assert_int_equal(call.evidence.end, NET_END_TIMEOUT);
     fini(&call);
@@ -671,7 +680,7 @@ static void test_the_close_of_an_idle_connection_is_noticed(void **state)
     atomic_store(&up.go, 1);
     int64_t start = clock_monotonic_ms();
     net_loop_run(loop); /* returns when the kept connection is gone, long before idle_timeout_ms */
-    assert_true(clock_monotonic_ms() - start < 3000);
+    assert_true(clock_monotonic_ms() - start < settings.idle_timeout_ms);
     stop_upstream();
 }
 
@@ -722,8 +731,8 @@ static void test_a_connection_is_given_up_before_its_peer_closes_it(void **state
     assert_int_equal(call.evidence.end, NET_END_COMPLETE);
     fini(&call);
     int64_t start = clock_monotonic_ms();
-    net_loop_run(loop); /* returns when the kept connection is gone: half of its second, not our five */
-    assert_in_range(clock_monotonic_ms() - start, 450, 3000);
+    net_loop_run(loop); /* returns when the kept connection is gone: half of its second, not our ten */
+    assert_in_range(clock_monotonic_ms() - start, 450, settings.idle_timeout_ms - 1);
     assert_true(reaches(&up.scripts_done, 1));
     stop_upstream();
 }
@@ -851,7 +860,7 @@ static void test_a_server_that_stops_reading(void **state)
     snprintf(head, sizeof head, "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: %zu\r\n\r\n", size);
     struct exchange_request r = request_of(&o, head, "");
     r.body = slice_of(body, size);
-    r.deadline_ms = clock_monotonic_ms() + 200;
+    r.deadline_ms = clock_monotonic_ms() + 1500;
     struct call call = {0};
     run(&call, &r);
     assert_int_equal(call.evidence.end, NET_END_TIMEOUT);
@@ -1126,14 +1135,13 @@ static struct call tls_call(const char *host, const char *scheme)
     return call;
 }
 
-static void use_client(const char *ca_file, bool verify)
+static void use_tls_client(const char *ca_file, bool verify, uint32_t connect_timeout_ms)
 {
-    client_free(client);
     struct client_settings s = settings;
     s.ca_file = ca_file;
     s.tls_verify = verify;
-    s.connect_timeout_ms = 2500; /* reading the system's authorities is slow under a sanitizer */
-    assert_int_equal(client_new(&client, loop, &s), STATUS_OK);
+    s.connect_timeout_ms = connect_timeout_ms;
+    use_client(&s);
 }
 
 static void test_tls(void **state)
@@ -1155,7 +1163,7 @@ static void test_tls(void **state)
     SSL_CTX_set_max_proto_version(twelve, TLS1_2_VERSION);
     SSL_CTX_set_verify(asks, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, NULL);
 
-    use_client(ca_path, true);
+    use_tls_client(ca_path, true, settings.connect_timeout_ms);
     start_upstream(script_keep, good, NULL);
     struct call call = tls_call("localhost", "https");
     assert_int_equal(call.evidence.end, NET_END_COMPLETE);
@@ -1202,13 +1210,13 @@ static void test_tls(void **state)
     fini(&call);
     stop_upstream();
 
-    use_client(NULL, true); /* nobody vouches for it */
+    use_tls_client(NULL, true, settings.connect_timeout_ms); /* nobody vouches for it */
     start_upstream(script_keep, good, NULL);
     call = tls_call("localhost", "https");
     assert_int_equal(call.evidence.end, NET_END_TLS_CERTIFICATE);
     assert_int_equal(call.evidence.bytes_sent, 0);
     fini(&call);
-    use_client(NULL, false); /* nobody asks */
+    use_tls_client(NULL, false, settings.connect_timeout_ms); /* nobody asks */
     call = tls_call("localhost", "https");
     assert_int_equal(call.evidence.end, NET_END_COMPLETE);
     fini(&call);
@@ -1216,7 +1224,7 @@ static void test_tls(void **state)
     net_loop_run(loop);
     stop_upstream();
 
-    use_client(ca_path, true);
+    use_tls_client(ca_path, true, settings.connect_timeout_ms);
     start_upstream(script_keep, old, NULL); /* too old */
     call = tls_call("localhost", "https");
     assert_int_equal(call.evidence.end, NET_END_TLS);
@@ -1231,12 +1239,14 @@ static void test_tls(void **state)
     fini(&call);
     stop_upstream();
 
+    use_tls_client(ca_path, true, 500);
     start_upstream(script_silence, NULL, NULL); /* a handshake that stalls */
     call = tls_call("localhost", "https");
     assert_int_equal(call.evidence.end, NET_END_TLS);
     assert_int_equal(call.evidence.bytes_sent, 0);
     fini(&call);
     stop_upstream();
+    use_tls_client(ca_path, true, settings.connect_timeout_ms);
 
     /* TLS 1.3 asks for our certificate after our first bytes have left: that is no proof of anything. */
     start_upstream(script_keep, asks, NULL);
