@@ -55,8 +55,13 @@ FROM asked c LEFT JOIN standing s ON s.id = c.id;
 CREATE TABLE unended(block INTEGER PRIMARY KEY);
 
 -- A digest of a callId (with its tenant) or of an operation (tenant, scope, key), and its row. Rows newer than meta
--- 'indexed' are not in here yet: the process that owns the file has them in memory and merges them in order.
+-- 'indexed' are in neither table yet: the process that owns the file has them in memory and merges them in order, first
+-- into the smaller one, from there into the other. A digest is in one of the two.
 CREATE TABLE identity(digest BLOB PRIMARY KEY, call INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE identity_recent(digest BLOB PRIMARY KEY, call INTEGER NOT NULL) WITHOUT ROWID;
+-- Hashes of all digests in them, four bytes each (the last of the digest, the last first): what a process reads at its start
+-- to know which digests are in neither. newest: no row of these digests is newer.
+CREATE TABLE identity_hash(id INTEGER PRIMARY KEY, newest INTEGER NOT NULL, hashes BLOB NOT NULL);
 
 -- Tasks of calls whose ending is not clear. status: 0 PENDING, 1 RUNNING, 2 RESOLVED, 3 REVERSED, 4 MANUAL, 5 CLOSED
 --   cause: 0 the call ended UNKNOWN, 1 its ending was contradicted, 2 it ended FAILED, 3 it is a reversal to be sent

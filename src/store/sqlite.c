@@ -29,6 +29,7 @@
 #include <unistd.h>
 
 #define READ_TRIES 4 /* of a read that identities slipped away from */
+#define IDLE_STEPS 8 /* towards the filter of identities, in a pause */
 
 struct sqlite_reader {
     struct store_reader reader;
@@ -167,7 +168,10 @@ int sqlite_load(struct sqlite_store *s)
     if (rc == SQLITE_OK)
         rc = load_unresolved(s);
     if (rc == SQLITE_OK)
+        rc = meta_read(&s->writer, "recent", &s->recent);
+    if (rc == SQLITE_OK)
         rc = identity_load(s);
+    known_begin(s);
     if (rc == SQLITE_OK)
         file_log_opened(s);
     s->loaded = rc == SQLITE_OK;
@@ -194,6 +198,8 @@ static void sqlite_idle(struct store *store)
     struct sqlite_store *s = (struct sqlite_store *)store;
     file_gone(s, false);
     checkpoint_look(s, true);
+    for (int i = 0; i < IDLE_STEPS; i++)
+        known_step(s);
 }
 
 static int64_t file_bytes(const char *path, const char *more)
@@ -367,6 +373,7 @@ static void sqlite_store_close(struct store *store)
     if (s->lock >= 0)
         close(s->lock); /* ends the flock; the file stays, since removing it would race with the next owner */
     tail_fini(&s->tail);
+    known_fini(s);
     pthread_mutex_destroy(&s->unresolved_lock);
     pthread_mutex_destroy(&s->checkpointer.lock);
     pthread_cond_destroy(&s->checkpointer.changed);

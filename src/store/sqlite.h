@@ -10,6 +10,7 @@
  *   sqlite_standing.c   what stands, without asking the file: calls that stand as they were claimed
  *   sqlite_write.c      the operations that write        sqlite_read.c   those that read
  *   sqlite_identity.c   digests to rows: the table, and the newest in memory (tail.c)
+ *   sqlite_filter.c     which digests are in no table: the filter (filter.h), made from hashes on disk
  *   sqlite_unended.c    where the calls are that have not ended
  *   sqlite_tasks.h      compensation tasks, kept requests, reversals, what people changed: files of their own
  *   sqlite_list.c       pages of calls for people     sqlite_sketch.c what makes them fast
@@ -27,6 +28,7 @@
 
 #include "store/archive.h"
 #include "store/driver.h"
+#include "store/filter.h"
 #include "store/tail.h"
 #include "store/unresolved.h"
 
@@ -57,6 +59,8 @@
 #define SQLITE_MERGE_AHEAD                                                                                   \
     1 /* merged for each that is added, beside one: so that a sealed generation is gone
                                     * before the next is full */
+#define SQLITE_RECENT_GENERATIONS                                                                            \
+    16 /* as many generations of the tail in table `identity_recent`, before it is drained */
 #define SQLITE_PURGE_BLOCKS 16 /* blocks one step of purging looks at, at most */
 
 enum statement {
@@ -133,6 +137,14 @@ struct begun {
     int rc;
 };
 
+/* The filter over the tables of identities. */
+struct known {
+    struct filter now, next; /* in use; being read in */
+    int64_t read_up_to;      /* the last row of `identity_hash` that was read into `next` */
+    bool complete;           /* `now` may be asked */
+    bool given_up;           /* until all is read anew */
+};
+
 /* Which file it is, whatever its name. */
 struct file_mark {
     bool set;
@@ -161,7 +173,11 @@ struct sqlite_store {
     pthread_mutex_t unresolved_lock;
     struct tail tail;
     int64_t merge_debt; /* identities to be merged, for those that were added */
-    int64_t *foreign;   /* rows in PROCESSING of earlier processes, oldest first */
+    struct known known;
+    int64_t recent;        /* identities in table `identity_recent`, about */
+    struct digest drained; /* of them, the last that was moved; */
+    bool drain_begun;      /* if any was */
+    int64_t *foreign;      /* rows in PROCESSING of earlier processes, oldest first */
     size_t foreign_count, foreign_next;
     struct orphan *orphans; /* not of the disk: it outlives what is read anew */
     size_t orphan_count, orphan_capacity;
@@ -268,6 +284,22 @@ int identity_merge(struct sqlite_store *s);
 void identity_committed(struct sqlite_store *s);
 /* Reads the identities that were not merged from their rows. SQLITE_CORRUPT: two rows have one. */
 int identity_load(struct sqlite_store *s);
+
+/* sqlite_filter.c, for the writer. */
+/* All was read anew: a filter that could not be made is tried again. */
+void known_begin(struct sqlite_store *s);
+void known_fini(struct sqlite_store *s);
+/* One step towards the filter that is wanted, outside of a transaction; nothing if there is one. */
+void known_step(struct sqlite_store *s);
+/* False: the digest is in no table of identities. */
+bool known_perhaps(const struct sqlite_store *s, const struct digest *digest);
+/* Notes digests by their hashes, which are about to leave the tail or are written past it; `newest` is the newest row that
+ * any of them names. */
+int known_add(struct sqlite_store *s, int64_t newest, const uint8_t *hashes, size_t bytes);
+/* Removes the oldest note if no row that it names is there any more. */
+int known_drop(struct sqlite_store *s);
+/* Notes all that is in table `identity`, for the migration that made the notes. */
+int known_migrate(sqlite3 *db);
 
 /* One number of table meta. */
 int meta_read(struct connection *c, const char *name, int64_t *value);

@@ -221,6 +221,7 @@ void sqlite_batch(struct store *store, struct store_op **ops, size_t count)
     run(s, ops, count);
     sqlite_publish(s);
     checkpoint_look(s, false);
+    known_step(s);
 }
 
 /* ---- the same in halves ---- */
@@ -312,4 +313,5 @@ void sqlite_batch_end(struct store *store)
     s->begun[0] = s->begun[1];
     s->begun_count--;
     checkpoint_look(s, false);
+    known_step(s);
 }

@@ -298,6 +298,8 @@ int sqlite_purge(struct sqlite_store *s, struct store_op *op)
     if (rc == SQLITE_OK && s->removed != removed) {
         rc = meta_write(s, "removed", s->removed);
         if (rc == SQLITE_OK)
+            rc = known_drop(s);
+        if (rc == SQLITE_OK)
             rc = meta_write(s, "last_id",
                             s->last_id); /* ids are never given twice, even if the newest row goes */
     }

@@ -87,7 +87,12 @@ static const char *const migrations[] = {
     /* Sketches of blocks of calls, for lists; and the first block that has none. */
     "CREATE TABLE sketch(block INTEGER PRIMARY KEY, made_ms INTEGER NOT NULL, bits BLOB NOT NULL);"
     "INSERT INTO meta VALUES('sketched', 0);",
+    /* 5: the newer identities in a table of their own, and the hashes of all, which known_migrate() fills in. */
+    "CREATE TABLE identity_recent(digest BLOB PRIMARY KEY, call INTEGER NOT NULL) WITHOUT ROWID;"
+    "CREATE TABLE identity_hash(id INTEGER PRIMARY KEY, newest INTEGER NOT NULL, hashes BLOB NOT NULL);"
+    "INSERT INTO meta VALUES('recent', 0);",
 };
+#define HASHES_VERSION 4
 #define SCHEMA_VERSION ((int64_t)(sizeof migrations / sizeof *migrations))
 
 static int pragma(sqlite3 *db, const char *sql, int64_t *value)
@@ -118,6 +123,8 @@ static int apply(sqlite3 *db, int64_t version, int64_t now_ms)
                          (long long)now_ms, (long long)(now_ms - SQLITE_CREATION_SKEW_MS));
         rc = sqlite3_exec(db, sql, NULL, NULL, NULL);
     }
+    if (rc == SQLITE_OK && version == HASHES_VERSION)
+        rc = known_migrate(db);
     if (rc == SQLITE_OK) {
         sqlite3_snprintf(sizeof sql, sql, "PRAGMA application_id = %d; PRAGMA user_version = %lld",
                          APPLICATION_ID, (long long)version + 1);

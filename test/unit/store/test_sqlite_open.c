@@ -102,7 +102,7 @@ static void a_newer_schema_is_left_alone(void **state)
     sql("newer.db", "PRAGMA user_version = 99");
     assert_int_equal(open_file(&store, "newer.db"), STATUS_INVALID);
     expect_words("schema version 99");
-    sql("newer.db", "PRAGMA user_version = 4");
+    sql("newer.db", "PRAGMA user_version = 5");
     make_open("newer.db");
     scratch_remove("newer.db");
 }
