@@ -31,6 +31,7 @@ enum {
     IDLE_STEPS = 64,           /* store_idle() calls at the end, which move the log into the file */
     DAY_MS = 24 * 3600 * 1000, /* lives are days from now */
     FILL_DAYS = 10,
+    SKETCHES = 64, /* made in one commit */
 };
 #define ROWS_MAX 1000000000u
 
@@ -216,6 +217,23 @@ static bool write_batch(struct store *store, uint64_t seed, uint64_t first, size
     return good;
 }
 
+/* A gateway makes the sketches of full blocks as it goes, so a store that has none is not as one leaves it. */
+static bool make_sketches(struct store *store)
+{
+    struct store_op op = {0}, *list[] = {&op};
+    bool more = true, good = true;
+    while (good && more) {
+        op.kind = STORE_SKETCH;
+        op.limit = SKETCHES;
+        store_batch(store, list, 1);
+        good = op.status == STATUS_OK;
+        more = op.more;
+        store_op_fini(&op);
+        op = (struct store_op){0};
+    }
+    return good;
+}
+
 static uint64_t number_or_exit(const char *text, uint64_t max)
 {
     char *stop;
@@ -261,7 +279,7 @@ int main(int argc, char **argv)
     uint64_t told = 0;
     while (done < count) {
         size_t batch = count - done < BATCH ? (size_t)(count - done) : BATCH;
-        if (!write_batch(store, seed, done, batch)) {
+        if (!write_batch(store, seed, done, batch) || !make_sketches(store)) {
             fprintf(stderr, "fill: the store refused a row after %" PRIu64 "\n", done);
             goto done;
         }

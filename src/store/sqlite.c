@@ -122,6 +122,7 @@ static void forget(struct sqlite_store *s)
     s->foreign_count = s->foreign_next = 0;
     memset(s->noted, 0, sizeof s->noted);
     s->merge_debt = 0;
+    s->recent = -1;
     standing_forget(s);
     s->unended_noted = s->unended_cursor = -1;
     s->loaded = false;
@@ -154,21 +155,13 @@ int sqlite_load(struct sqlite_store *s)
         rc = meta_read(&s->writer, "covers_since_ms", &s->covers_since_ms);
     if (rc == SQLITE_OK)
         rc = meta_read(&s->writer, "refuse_before_ms", &s->refuse_before_ms);
-    if (rc == SQLITE_OK) {
-        sqlite3_stmt *stmt = connection_statement(&s->writer, SQL_LAST_ID);
-        rc = stmt ? connection_step(stmt) : sqlite3_extended_errcode(s->writer.db);
-        if (rc == SQLITE_ROW) {
-            newest = sqlite3_column_int64(stmt, 0);
-            rc = sqlite3_reset(stmt);
-        }
-    }
+    if (rc == SQLITE_OK)
+        rc = connection_number(&s->writer, SQL_LAST_ID, &newest);
     if (rc == SQLITE_OK && newest > s->last_id)
         s->last_id = newest;
     s->claimed_after = s->last_id;
     if (rc == SQLITE_OK)
         rc = load_unresolved(s);
-    if (rc == SQLITE_OK)
-        rc = meta_read(&s->writer, "recent", &s->recent);
     if (rc == SQLITE_OK)
         rc = identity_load(s);
     known_begin(s);

@@ -6,6 +6,7 @@
  *   sqlite_batch.c      the batch as one transaction, and what a failure means
  *   sqlite_schema.c     versions of the schema
  *   sqlite_connection.c one connection with its kept statements
+ *   sqlite_cache.c      which pages readers keep
  *   sqlite_rows.c       rows in and out: what was asked, and what stands
  *   sqlite_standing.c   what stands, without asking the file: calls that stand as they were claimed
  *   sqlite_write.c      the operations that write        sqlite_read.c   those that read
@@ -42,20 +43,22 @@
 #define SQLITE_PAGE_BYTES       4096
 #define SQLITE_CACHE_KIB        8192 /* of the writer; readers have SQLITE_READER_CACHE_KIB each */
 #define SQLITE_READER_CACHE_KIB 2048
-#define SQLITE_BUSY_MS          2000  /* how long a batch waits for a foreign lock, e.g. of a shell */
-#define SQLITE_LOCK_PID_BYTES   24    /* of PATH.lock; what follows says that the file was a store */
-#define SQLITE_LOOK_MS          1000  /* so often at most the writer looks whether the files are there */
-#define SQLITE_WAL_IDLE_PAGES   256   /* when idle, a shorter log is not worth a checkpoint */
-#define SQLITE_WAL_PAGES        2048  /* a longer log is moved into the file while work goes on */
-#define SQLITE_WAL_PAGES_MAX    65536 /* at this length the writer waits for it */
-#define SQLITE_WAL_REST_PAGES   64    /* so few are left to the writer */
-#define SQLITE_WAL_PASSES       8     /* passes of one checkpoint at most */
-#define SQLITE_WAL_KEPT_BYTES   (64LL << 20) /* a log that once grew beyond this is cut back to it */
-#define SQLITE_GROW_BYTES       (1 << 20)    /* the file grows in such steps */
-#define SQLITE_BLOCK_ROWS       256          /* ids of one block; purging looks at rows block by block */
-#define SQLITE_CLAIMED_ROWS     8192         /* the newest calls, of which memory knows how they stand */
-#define SQLITE_DUE_NOTES        1024 /* notes of `due` remembered so that they are not written twice */
-#define SQLITE_MERGE_ENTRIES    64   /* identities merged at a time, at least */
+#define SQLITE_READER_INNER_KIB                                                                              \
+    24576 /* where it is for inner pages (sqlite_cache.h): those of some 10^7 receipts */
+#define SQLITE_BUSY_MS        2000         /* how long a batch waits for a foreign lock, e.g. of a shell */
+#define SQLITE_LOCK_PID_BYTES 24           /* of PATH.lock; what follows says that the file was a store */
+#define SQLITE_LOOK_MS        1000         /* so often at most the writer looks whether the files are there */
+#define SQLITE_WAL_IDLE_PAGES 256          /* when idle, a shorter log is not worth a checkpoint */
+#define SQLITE_WAL_PAGES      2048         /* a longer log is moved into the file while work goes on */
+#define SQLITE_WAL_PAGES_MAX  65536        /* at this length the writer waits for it */
+#define SQLITE_WAL_REST_PAGES 64           /* so few are left to the writer */
+#define SQLITE_WAL_PASSES     8            /* passes of one checkpoint at most */
+#define SQLITE_WAL_KEPT_BYTES (64LL << 20) /* a log that once grew beyond this is cut back to it */
+#define SQLITE_GROW_BYTES     (1 << 20)    /* the file grows in such steps */
+#define SQLITE_BLOCK_ROWS     256          /* ids of one block; purging looks at rows block by block */
+#define SQLITE_CLAIMED_ROWS   8192         /* the newest calls, of which memory knows how they stand */
+#define SQLITE_DUE_NOTES      1024         /* notes of `due` remembered so that they are not written twice */
+#define SQLITE_MERGE_ENTRIES  64           /* identities merged at a time, at least */
 #define SQLITE_MERGE_AHEAD                                                                                   \
     1 /* merged for each that is added, beside one: so that a sealed generation is gone
                                     * before the next is full */
@@ -174,7 +177,7 @@ struct sqlite_store {
     struct tail tail;
     int64_t merge_debt; /* identities to be merged, for those that were added */
     struct known known;
-    int64_t recent;        /* identities in table `identity_recent`, about */
+    int64_t recent;        /* identities in table `identity_recent`, about; -1: not counted yet */
     struct digest drained; /* of them, the last that was moved; */
     bool drain_begun;      /* if any was */
     int64_t *foreign;      /* rows in PROCESSING of earlier processes, oldest first */
@@ -210,6 +213,8 @@ sqlite3_stmt *connection_statement(struct connection *c, enum statement which);
 int connection_step(sqlite3_stmt *stmt);
 /* Runs a statement that takes numbers only and gives no rows. */
 int connection_run(struct connection *c, enum statement which, int count, const int64_t *numbers);
+/* Runs a statement that gives one row of one number. */
+int connection_number(struct connection *c, enum statement which, int64_t *number);
 
 /* sqlite.c: reads all that memory mirrors; throws it away with the connection, after a failure. */
 int sqlite_load(struct sqlite_store *s);
@@ -296,7 +301,7 @@ bool known_perhaps(const struct sqlite_store *s, const struct digest *digest);
 /* Notes digests by their hashes, which are about to leave the tail or are written past it; `newest` is the newest row that
  * any of them names. */
 int known_add(struct sqlite_store *s, int64_t newest, const uint8_t *hashes, size_t bytes);
-/* Removes the oldest note if no row that it names is there any more. */
+/* Removes the oldest notes, some at a time, of which no row is there any more. */
 int known_drop(struct sqlite_store *s);
 /* Notes all that is in table `identity`, for the migration that made the notes. */
 int known_migrate(sqlite3 *db);

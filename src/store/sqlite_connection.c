@@ -3,6 +3,7 @@
  * One connection of the SQLite store: how it is set up, and the statements it keeps prepared.
  */
 #include "store/sqlite.h"
+#include "store/sqlite_cache.h"
 #include "store/sqlite_log.h"
 
 #include <assert.h>
@@ -85,6 +86,17 @@ static const char setup_checkpoint[] = "PRAGMA synchronous = FULL; PRAGMA wal_au
                                        "PRAGMA cache_size = 8";
 static const char setup_read[] = "PRAGMA query_only = ON;"
                                  "PRAGMA cache_size = -" TEXT_OF(SQLITE_READER_CACHE_KIB);
+static const char setup_read_inner[] = "PRAGMA query_only = ON;"
+                                       "PRAGMA cache_size = -" TEXT_OF(SQLITE_READER_INNER_KIB);
+
+static const char *setup(enum connection_use use, bool write, bool inner)
+{
+    if (write)
+        return setup_write;
+    if (use == CONNECTION_CHECKPOINT)
+        return setup_checkpoint;
+    return inner ? setup_read_inner : setup_read;
+}
 
 int connection_open(struct connection *c, const struct sqlite_store *s, enum connection_use use)
 {
@@ -93,18 +105,17 @@ int connection_open(struct connection *c, const struct sqlite_store *s, enum con
     flags |= s->read_only ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE;
     if (write)
         flags |= SQLITE_OPEN_CREATE;
+    bool inner = sqlite_cache_install() && use == CONNECTION_READ;
     const char *vfs = write ? sqlite_log_vfs(s->vfs) : s->vfs;
     if (write && !vfs)
         return SQLITE_NOMEM;
+    sqlite_cache_keep_inner(inner);
     int rc = sqlite3_open_v2(s->path, &c->db, flags, vfs);
+    sqlite_cache_keep_inner(false);
     if (rc == SQLITE_OK)
         rc = sqlite3_busy_timeout(c->db, SQLITE_BUSY_MS);
     if (rc == SQLITE_OK)
-        rc = sqlite3_exec(c->db,
-                          write                          ? setup_write
-                          : use == CONNECTION_CHECKPOINT ? setup_checkpoint
-                                                         : setup_read,
-                          NULL, NULL, NULL);
+        rc = sqlite3_exec(c->db, setup(use, write, inner), NULL, NULL, NULL);
     if (rc == SQLITE_OK && write) {
         int grow = SQLITE_GROW_BYTES;
         sqlite3_file_control(c->db, NULL, SQLITE_FCNTL_CHUNK_SIZE, &grow);
@@ -158,4 +169,16 @@ int connection_run(struct connection *c, enum statement which, int count, const 
     int rc = connection_step(stmt);
     assert(rc != SQLITE_ROW);
     return rc;
+}
+
+int connection_number(struct connection *c, enum statement which, int64_t *number)
+{
+    sqlite3_stmt *stmt = connection_statement(c, which);
+    if (!stmt)
+        return sqlite3_extended_errcode(c->db);
+    int rc = connection_step(stmt);
+    if (rc != SQLITE_ROW)
+        return rc == SQLITE_OK ? SQLITE_CORRUPT : rc;
+    *number = sqlite3_column_int64(stmt, 0);
+    return sqlite3_reset(stmt);
 }

@@ -4,7 +4,7 @@
  * nowhere.
  *
  *   generation merged ──▶ its hashes: one row of table `identity_hash`, in the merge's last transaction; and the filter
- *   start ──▶ rows of `identity_hash`, one a batch ──▶ the filter, complete ──(full)──▶ the same for a larger one
+ *   start ──▶ rows of `identity_hash`, some a batch ──▶ the filter, complete ──(full)──▶ the same for a larger one
  *
  * Always true:
  *  (1) An identity in a table is in memory (tail.h), or its hash is in a row of `identity_hash`.
@@ -16,53 +16,58 @@
 
 #include <string.h>
 
-#define ROOM_LEFT  4 /* a filter is made for a quarter more than there is, and a generation */
-#define NOTE_BYTES (65536 * FILTER_HASH_BYTES) /* of one row, of those made by a migration */
-
-static int notes_count(struct sqlite_store *s, int64_t *entries)
-{
-    sqlite3_stmt *stmt = connection_statement(&s->writer, SQL_HASHES_COUNT);
-    int rc = stmt ? connection_step(stmt) : sqlite3_extended_errcode(s->writer.db);
-    if (rc != SQLITE_ROW)
-        return rc == SQLITE_OK ? SQLITE_CORRUPT : rc;
-    *entries = sqlite3_column_int64(stmt, 0) / FILTER_HASH_BYTES;
-    return sqlite3_reset(stmt);
-}
+#define ROOM_LEFT 4 /* a filter is made for a quarter more than there is, and a generation */
+#define NOTE_BYTES                                                                                           \
+    (65536 * FILTER_HASH_BYTES) /* of one row, of those made by a migration; and of one step, about */
+#define STEP_ROWS 256           /* of one step, at most */
+#define DROPS     8             /* notes removed at a time, at most */
 
 /* A new filter is begun for all that is noted; the one there is goes on. */
 static void begin(struct sqlite_store *s)
 {
     struct known *k = &s->known;
-    int64_t entries = 0;
-    k->given_up =
-        notes_count(s, &entries) != SQLITE_OK ||
-        filter_init(&k->next, (uint64_t)(entries + entries / ROOM_LEFT) + s->tail.limit) != STATUS_OK;
+    int64_t bytes = 0;
     k->read_up_to = 0;
+    k->given_up = connection_number(&s->writer, SQL_HASHES_BYTES, &bytes) != SQLITE_OK;
+    uint64_t entries = (uint64_t)bytes / FILTER_HASH_BYTES;
+    if (!k->given_up)
+        k->given_up = filter_init(&k->next, entries + entries / ROOM_LEFT + s->tail.limit) != STATUS_OK;
 }
 
-/* Reads one note, and puts the filter in use behind the last. */
-static int read_note(struct sqlite_store *s)
+static size_t add_all(struct filter *f, const uint8_t *hashes, size_t bytes)
+{
+    for (size_t at = 0; at + FILTER_HASH_BYTES <= bytes; at += FILTER_HASH_BYTES)
+        filter_add(f, filter_hash_at(hashes + at));
+    return bytes;
+}
+
+/* Reads some notes, and puts the filter in use behind the last. */
+static int read_notes(struct sqlite_store *s)
 {
     struct known *k = &s->known;
     sqlite3_stmt *stmt = connection_statement(&s->writer, SQL_HASHES_NEXT);
     if (!stmt)
         return sqlite3_extended_errcode(s->writer.db);
     sqlite3_bind_int64(stmt, 1, k->read_up_to);
-    int rc = connection_step(stmt);
+    int rc = SQLITE_ROW;
+    size_t bytes = 0, rows = 0;
+    while (rc == SQLITE_ROW && bytes < NOTE_BYTES && rows++ < STEP_ROWS) {
+        rc = connection_step(stmt);
+        if (rc != SQLITE_ROW)
+            break;
+        k->read_up_to = sqlite3_column_int64(stmt, 0);
+        const uint8_t *hashes = sqlite3_column_blob(stmt, 1);
+        bytes += add_all(&k->next, hashes, hashes ? (size_t)sqlite3_column_bytes(stmt, 1) : 0);
+    }
+    if (rc == SQLITE_ROW)
+        return sqlite3_reset(stmt);
     if (rc == SQLITE_OK) {
         filter_fini(&k->now);
         k->now = k->next;
         memset(&k->next, 0, sizeof k->next);
         k->complete = true;
     }
-    if (rc != SQLITE_ROW)
-        return rc;
-    k->read_up_to = sqlite3_column_int64(stmt, 0);
-    const uint8_t *hashes = sqlite3_column_blob(stmt, 1);
-    size_t bytes = hashes ? (size_t)sqlite3_column_bytes(stmt, 1) : 0;
-    for (size_t at = 0; at + FILTER_HASH_BYTES <= bytes; at += FILTER_HASH_BYTES)
-        filter_add(&k->next, filter_hash_at(hashes + at));
-    return sqlite3_reset(stmt);
+    return rc;
 }
 
 void known_step(struct sqlite_store *s)
@@ -74,7 +79,7 @@ void known_step(struct sqlite_store *s)
         return;
     if (!k->next.words)
         begin(s);
-    if (!k->given_up && read_note(s) != SQLITE_OK) {
+    if (!k->given_up && read_notes(s) != SQLITE_OK) {
         filter_fini(&k->next);
         k->given_up = true;
     }
@@ -101,8 +106,8 @@ int known_add(struct sqlite_store *s, int64_t newest, const uint8_t *hashes, siz
 {
     struct filter *filters[] = {&s->known.now, &s->known.next};
     for (size_t i = 0; i < 2; i++)
-        for (size_t at = 0; filters[i]->words && at < bytes; at += FILTER_HASH_BYTES)
-            filter_add(filters[i], filter_hash_at(hashes + at));
+        if (filters[i]->words)
+            add_all(filters[i], hashes, bytes);
     sqlite3_stmt *stmt = connection_statement(&s->writer, SQL_HASHES_ADD);
     if (!stmt)
         return sqlite3_extended_errcode(s->writer.db);
@@ -116,7 +121,13 @@ int known_add(struct sqlite_store *s, int64_t newest, const uint8_t *hashes, siz
 int known_drop(struct sqlite_store *s)
 {
     const int64_t after_all = s->last_id + 1;
-    return connection_run(&s->writer, SQL_HASHES_DROP, 1, &after_all);
+    int rc = SQLITE_OK;
+    for (int i = 0; rc == SQLITE_OK && i < DROPS; i++) {
+        rc = connection_run(&s->writer, SQL_HASHES_DROP, 1, &after_all);
+        if (rc == SQLITE_OK && sqlite3_changes(s->writer.db) == 0)
+            break;
+    }
+    return rc;
 }
 
 int known_migrate(sqlite3 *db)

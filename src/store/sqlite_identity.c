@@ -179,8 +179,8 @@ static int merged(struct sqlite_store *s)
                             filter_hash(&s->tail.sealed.entries[i].digest));
     int rc = known_add(s, s->tail.sealed_newest, hashes, count * FILTER_HASH_BYTES);
     free(hashes);
-    if (rc == SQLITE_OK)
-        rc = meta_write(s, "recent", s->recent);
+    if (rc == SQLITE_OK && s->recent < 0) /* once: its pages have just been looked at, nearly all */
+        rc = connection_number(&s->writer, SQL_RECENT_COUNT, &s->recent);
     return rc == SQLITE_OK ? meta_write(s, "indexed", s->tail.sealed_newest) : rc;
 }
 
@@ -211,7 +211,8 @@ int identity_merge(struct sqlite_store *s)
             return rc;
     }
     s->merge_debt = 0;
-    s->recent += added;
+    if (s->recent >= 0)
+        s->recent += added;
     if (added && s->recent > (int64_t)s->tail.limit * SQLITE_RECENT_GENERATIONS)
         rc = drain(s, (1 + SQLITE_MERGE_AHEAD) * added);
     return rc == SQLITE_OK && tail_merged(&s->tail) ? merged(s) : rc;
