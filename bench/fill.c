@@ -9,6 +9,8 @@
  * people look for: made over the last FILL_DAYS, with references and traces, some FAILED, some on a route that is seldom
  * used. For bench/admin_bench.
  *
+ * With COUNT 0 it only makes the sketches of calls that another process wrote.
+ *
  * With LIFE_S everything is over so many seconds after it was written: something to purge. The store may be in PostgreSQL.
  *
  * Says on stderr how it goes, and prints one JSON object: rows, seconds, and the bytes on disk.
@@ -279,7 +281,7 @@ int main(int argc, char **argv)
     uint64_t told = 0;
     while (done < count) {
         size_t batch = count - done < BATCH ? (size_t)(count - done) : BATCH;
-        if (!write_batch(store, seed, done, batch) || !make_sketches(store)) {
+        if (!write_batch(store, seed, done, batch)) {
             fprintf(stderr, "fill: the store refused a row after %" PRIu64 "\n", done);
             goto done;
         }
@@ -291,6 +293,10 @@ int main(int argc, char **argv)
             told = done;
             since = now;
         }
+    }
+    if (!make_sketches(store)) {
+        fputs("fill: the store took no sketches\n", stderr);
+        goto done;
     }
     for (int i = 0; i < IDLE_STEPS; i++)
         store_idle(store);

@@ -96,6 +96,14 @@ def speed(options, work, callee, needed, number, say):
 
 # -- a store that was filled -------------------------------------------------------------------------------------
 
+def bench_fill(options, place, count, seed):
+    filled = subprocess.run([str(options.build / "bench_fill"), str(place), str(count), str(seed)],
+                            stdout=subprocess.PIPE, text=True)
+    if filled.returncode != 0:
+        raise harness.Wrong(f"bench_fill ended with {filled.returncode}")
+    return json.loads(filled.stdout)
+
+
 def fill(options, place, count):
     """A store of `count` receipts at `place`; returns its seed and what filling took. A store that is already there,
     with the note of what it holds beside it, is used as it is."""
@@ -104,11 +112,7 @@ def fill(options, place, count):
         return json.loads(note.read_text())
     seed = random.getrandbits(62)
     place.parent.mkdir(parents=True, exist_ok=True)
-    filled = subprocess.run([str(options.build / "bench_fill"), str(place), str(count), str(seed)],
-                            stdout=subprocess.PIPE, text=True)
-    if filled.returncode != 0:
-        raise harness.Wrong(f"bench_fill ended with {filled.returncode}")
-    told = {**json.loads(filled.stdout), "seed": seed}
+    told = {**bench_fill(options, place, count, seed), "seed": seed}
     note.write_text(json.dumps(told) + "\n")
     return told
 
@@ -116,7 +120,7 @@ def fill(options, place, count):
 def grown_once(options, work, callee, stores, number, nginx):
     """One repeat: start-up, lookups and unique calls on the small and on the full store, in an order that turns. The
     small one is a copy, so that it does not grow from repeat to repeat. Nothing is answered from memory here: the
-    gateway's cache of ended receipts is off."""
+    gateway's cache of ended receipts is off. Both are at rest: what the repeat before has written has its sketches."""
     result = {}
     place, told = stores["small"]
     copy = pathlib.Path(work) / f"small-{number}.db"
@@ -126,6 +130,7 @@ def grown_once(options, work, callee, stores, number, nginx):
     order = ["small", "full"] if number % 2 == 0 else ["full", "small"]
     for size in order:
         place, told = stores[size]
+        bench_fill(options, place, 0, 0)
         with harness.start_gateway(options.samekey, work, callee.port, f"{size}-{number}", store=place,
                                    settings="memory_bytes_max = 0") as gateway:
             lookups = harness.measured(options.build, callee, gateway, "receipt", 64, options.seconds,
