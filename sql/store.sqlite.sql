@@ -60,8 +60,8 @@ CREATE TABLE unended(block INTEGER PRIMARY KEY);
 CREATE TABLE identity(digest BLOB PRIMARY KEY, call INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE identity_recent(digest BLOB PRIMARY KEY, call INTEGER NOT NULL) WITHOUT ROWID;
 -- Hashes of all digests in them, four bytes each (the last of the digest, the last first): what a process reads at its start
--- to know which digests are in neither. newest: no row of these digests is newer.
-CREATE TABLE identity_hash(id INTEGER PRIMARY KEY, newest INTEGER NOT NULL, hashes BLOB NOT NULL);
+-- to know which digests are in neither. oldest, newest: the rows of these digests.
+CREATE TABLE identity_hash(id INTEGER PRIMARY KEY, oldest INTEGER NOT NULL, newest INTEGER NOT NULL, hashes BLOB NOT NULL);
 
 -- Tasks of calls whose ending is not clear. status: 0 PENDING, 1 RUNNING, 2 RESOLVED, 3 REVERSED, 4 MANUAL, 5 CLOSED
 --   cause: 0 the call ended UNKNOWN, 1 its ending was contradicted, 2 it ended FAILED, 3 it is a reversal to be sent

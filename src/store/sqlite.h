@@ -144,6 +144,7 @@ struct begun {
 struct known {
     struct filter now, next; /* in use; being read in */
     int64_t read_up_to;      /* the last row of `identity_hash` that was read into `next` */
+    int64_t looked_up_to;    /* the last note that known_drop() has looked at */
     bool complete;           /* `now` may be asked */
     bool given_up;           /* until all is read anew */
 };
@@ -298,10 +299,10 @@ void known_fini(struct sqlite_store *s);
 void known_step(struct sqlite_store *s);
 /* False: the digest is in no table of identities. */
 bool known_perhaps(const struct sqlite_store *s, const struct digest *digest);
-/* Notes digests by their hashes, which are about to leave the tail or are written past it; `newest` is the newest row that
- * any of them names. */
-int known_add(struct sqlite_store *s, int64_t newest, const uint8_t *hashes, size_t bytes);
-/* Removes the oldest notes, some at a time, of which no row is there any more. */
+/* Notes digests by their hashes, which are about to leave the tail or are written past it; they name rows from `oldest` to
+ * `newest`. */
+int known_add(struct sqlite_store *s, int64_t oldest, int64_t newest, const uint8_t *hashes, size_t bytes);
+/* Looks at some notes, at the next ones each time, and removes those of which no row is there any more. */
 int known_drop(struct sqlite_store *s);
 /* Notes all that is in table `identity`, for the migration that made the notes. */
 int known_migrate(sqlite3 *db);

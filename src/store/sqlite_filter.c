@@ -20,7 +20,7 @@
 #define NOTE_BYTES                                                                                           \
     (65536 * FILTER_HASH_BYTES) /* of one row, of those made by a migration; and of one step, about */
 #define STEP_ROWS 256           /* of one step, at most */
-#define DROPS     8             /* notes removed at a time, at most */
+#define LOOKS     8             /* notes that one purge looks at */
 
 /* A new filter is begun for all that is noted; the one there is goes on. */
 static void begin(struct sqlite_store *s)
@@ -102,7 +102,7 @@ bool known_perhaps(const struct sqlite_store *s, const struct digest *digest)
     return !s->known.complete || filter_has(&s->known.now, filter_hash(digest));
 }
 
-int known_add(struct sqlite_store *s, int64_t newest, const uint8_t *hashes, size_t bytes)
+int known_add(struct sqlite_store *s, int64_t oldest, int64_t newest, const uint8_t *hashes, size_t bytes)
 {
     struct filter *filters[] = {&s->known.now, &s->known.next};
     for (size_t i = 0; i < 2; i++)
@@ -111,29 +111,42 @@ int known_add(struct sqlite_store *s, int64_t newest, const uint8_t *hashes, siz
     sqlite3_stmt *stmt = connection_statement(&s->writer, SQL_HASHES_ADD);
     if (!stmt)
         return sqlite3_extended_errcode(s->writer.db);
-    sqlite3_bind_int64(stmt, 1, newest);
-    sqlite3_bind_blob64(stmt, 2, hashes, bytes, SQLITE_STATIC);
+    sqlite3_bind_int64(stmt, 1, oldest);
+    sqlite3_bind_int64(stmt, 2, newest);
+    sqlite3_bind_blob64(stmt, 3, hashes, bytes, SQLITE_STATIC);
     int rc = connection_step(stmt);
-    sqlite3_bind_null(stmt, 2);
+    sqlite3_bind_null(stmt, 3);
     return rc;
 }
 
 int known_drop(struct sqlite_store *s)
 {
-    const int64_t after_all = s->last_id + 1;
-    int rc = SQLITE_OK;
-    for (int i = 0; rc == SQLITE_OK && i < DROPS; i++) {
-        rc = connection_run(&s->writer, SQL_HASHES_DROP, 1, &after_all);
-        if (rc == SQLITE_OK && sqlite3_changes(s->writer.db) == 0)
-            break;
+    int64_t *up_to = &s->known.looked_up_to;
+    for (int i = 0; i < LOOKS; i++) {
+        sqlite3_stmt *stmt = connection_statement(&s->writer, SQL_HASHES_LOOK);
+        if (!stmt)
+            return sqlite3_extended_errcode(s->writer.db);
+        sqlite3_bind_int64(stmt, 1, *up_to);
+        int rc = connection_step(stmt);
+        if (rc != SQLITE_ROW) {
+            *up_to = 0;
+            return rc;
+        }
+        *up_to = sqlite3_column_int64(stmt, 0);
+        bool wanted = sqlite3_column_int(stmt, 1);
+        rc = sqlite3_reset(stmt);
+        if (rc == SQLITE_OK && !wanted)
+            rc = connection_run(&s->writer, SQL_HASHES_DROP, 1, up_to);
+        if (rc != SQLITE_OK)
+            return rc;
     }
-    return rc;
+    return SQLITE_OK;
 }
 
 int known_migrate(sqlite3 *db)
 {
-    static const char insert[] =
-        "INSERT INTO identity_hash(newest, hashes) VALUES((SELECT ifnull(max(id), 0) FROM asked), ?1)";
+    static const char insert[] = "INSERT INTO identity_hash(oldest, newest, hashes) VALUES(0, (SELECT "
+                                 "ifnull(max(id), 0) FROM asked), ?1)";
     sqlite3_stmt *all = NULL, *note = NULL;
     uint8_t *hashes = sqlite3_malloc(NOTE_BYTES);
     size_t bytes = 0;

@@ -104,7 +104,7 @@ int identity_move(struct sqlite_store *s, const struct digest *digest, int64_t f
         rc = digest_run(&s->writer, SQL_IDENTITY_ADD, digest, to);
     filter_hash_put(hash, filter_hash(digest));
     if (rc == SQLITE_OK)
-        rc = known_add(s, to, hash, sizeof hash);
+        rc = known_add(s, to, to, hash, sizeof hash);
     if (rc == SQLITE_OK && from)
         rc = connection_run(&s->writer, SQL_SLOT_LOST, 1, &from);
     return rc;
@@ -177,7 +177,10 @@ static int merged(struct sqlite_store *s)
         if (s->tail.sealed.entries[i].id)
             filter_hash_put(hashes + FILTER_HASH_BYTES * count++,
                             filter_hash(&s->tail.sealed.entries[i].digest));
-    int rc = known_add(s, s->tail.sealed_newest, hashes, count * FILTER_HASH_BYTES);
+    int64_t indexed = 0;
+    int rc = meta_read(&s->writer, "indexed", &indexed);
+    if (rc == SQLITE_OK && count)
+        rc = known_add(s, indexed + 1, s->tail.sealed_newest, hashes, count * FILTER_HASH_BYTES);
     free(hashes);
     if (rc == SQLITE_OK && s->recent < 0) /* once: its pages have just been looked at, nearly all */
         rc = connection_number(&s->writer, SQL_RECENT_COUNT, &s->recent);

@@ -89,7 +89,8 @@ static const char *const migrations[] = {
     "INSERT INTO meta VALUES('sketched', 0);",
     /* 5: the newer identities in a table of their own, and the hashes of all, which known_migrate() fills in. */
     "CREATE TABLE identity_recent(digest BLOB PRIMARY KEY, call INTEGER NOT NULL) WITHOUT ROWID;"
-    "CREATE TABLE identity_hash(id INTEGER PRIMARY KEY, newest INTEGER NOT NULL, hashes BLOB NOT NULL);",
+    "CREATE TABLE identity_hash(id INTEGER PRIMARY KEY, oldest INTEGER NOT NULL, newest INTEGER NOT NULL,"
+    " hashes BLOB NOT NULL);",
 };
 #define HASHES_VERSION 4
 #define SCHEMA_VERSION ((int64_t)(sizeof migrations / sizeof *migrations))
