@@ -189,7 +189,8 @@ void sqlite_lose(struct sqlite_store *s)
 static void sqlite_idle(struct store *store)
 {
     struct sqlite_store *s = (struct sqlite_store *)store;
-    file_gone(s, false);
+    if (!file_gone(s, false))
+        (void)sync_sure(s);
     checkpoint_look(s, true);
     for (int i = 0; i < IDLE_STEPS; i++)
         known_step(s);
@@ -221,6 +222,8 @@ static enum status sqlite_raise_covers_since(struct store *store, int64_t covers
     int rc = s->loaded ? SQLITE_OK : sqlite_load(s);
     if (rc == SQLITE_OK && covers_since_ms <= s->covers_since_ms && covers_since_ms <= s->refuse_before_ms)
         return STATUS_OK;
+    if (rc == SQLITE_OK && !sync_sure(s))
+        return STATUS_IO;
     if (rc == SQLITE_OK)
         rc = connection_run(&s->writer, SQL_BEGIN_WRITE, 0, NULL);
     if (rc == SQLITE_OK) {
@@ -231,10 +234,10 @@ static enum status sqlite_raise_covers_since(struct store *store, int64_t covers
     }
     if (rc == SQLITE_OK)
         rc = connection_run(&s->writer, SQL_COMMIT, 0, NULL);
-    if (rc == SQLITE_OK)
-        rc = sync_now(s);
-    if (rc == SQLITE_OK)
+    if (rc == SQLITE_OK && sync_now(s) == SQLITE_OK)
         return STATUS_OK;
+    if (rc == SQLITE_OK)
+        sync_doubt(s, s->now_ms(s->context));
     sqlite_lose(s);
     return STATUS_IO;
 }
@@ -522,6 +525,8 @@ enum status sqlite_store_open(struct store **out, const char *rest, const struct
     if (rc == SQLITE_OK && status == STATUS_OK) {
         file_begin(s);
         rc = sqlite_load(s);
+        if (rc == SQLITE_OK && !s->read_only && sync_now(s) != SQLITE_OK)
+            sync_doubt(s, INT64_MIN); /* what a process that died has committed may not be on disk */
     }
     if (rc != SQLITE_OK)
         status = sqlite_words(error, s->path, rc, s->writer.db);

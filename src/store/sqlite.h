@@ -119,7 +119,9 @@ struct syncer {
     uint64_t owed, paid,
         failures;          /* commits begun; commits of which it is known how they ended; failed syncs */
     int64_t owed_since_ms; /* no row of a commit that is owed is older */
-    bool started;          /* the writer's own */
+    bool doubt; /* the log may hold commits that are not on disk and that no sync would bring there; */
+    int64_t doubt_since_ms; /* no row of them is older */
+    bool started;           /* the writer's own */
 };
 
 /* What one step of purging has put into the archive. */
@@ -374,6 +376,11 @@ void sync_paid(struct sqlite_store *s, uint64_t count, bool failed);
 /* For readers, after they have read: returns when all that they can have seen is on disk, at once if what they found is
  * not as new (`newest_ms`) as what is owed. False: it may not stand, read again. */
 bool sync_seen(struct sqlite_store *s, int64_t newest_ms);
+/* A sync has failed, and whether its commits are on disk is not known; no row of them is older than `since_ms`. Readers are not
+ * told of such rows, and the writer writes nothing behind them, until sync_sure(). */
+void sync_doubt(struct sqlite_store *s, int64_t since_ms);
+/* Ends the doubt, if there is any, by moving the whole log into the file. False: it is still there. */
+bool sync_sure(struct sqlite_store *s);
 /* Syncs the log; on this thread, or by the other: after sync_ask(), which may not be possible, comes one sync_wait(). */
 int sync_now(struct sqlite_store *s);
 bool sync_ask(struct sqlite_store *s);

@@ -178,6 +178,11 @@ static void run(struct sqlite_store *s, struct store_op **ops, size_t count)
         return;
     }
     bool committing = false;
+    if (!sync_sure(s)) {
+        for (size_t i = 0; i < count; i++)
+            answer(s, ops[i], STATUS_IO);
+        return;
+    }
     int rc = transact(s, ops, count, writes, &committing);
     if (rc == SQLITE_OK && writes)
         rc = sync_now(s);
@@ -193,10 +198,12 @@ static void run(struct sqlite_store *s, struct store_op **ops, size_t count)
         enum status status = STATUS_IO;
         if (writes && (rc & 0xff) != SQLITE_FULL && (rc & 0xff) != SQLITE_BUSY)
             status = look_up(s, ops, count);
+        if (status == STATUS_UNKNOWN) {
+            sync_doubt(s, s->now);
+            orphans_leave(s, ops, count);
+        }
         if (writes)
             sync_paid(s, 1, true);
-        if (status == STATUS_UNKNOWN)
-            orphans_leave(s, ops, count);
         if (status != STATUS_OK)
             run_apart(s, ops, count, true, status);
         else
@@ -245,7 +252,7 @@ enum batch_begun sqlite_batch_begin(struct store *store, struct store_op **ops, 
         writes = writes || !store_op_reads(ops[i]);
     }
     s->now = s->now_ms(s->context);
-    if (!writes || file_gone(s, false) || !s->loaded)
+    if (!writes || file_gone(s, false) || !s->loaded || s->syncer.doubt)
         return BATCH_AGAIN;
     if (transact(s, ops, count, true, &committing) == SQLITE_OK) {
         s->begun[s->begun_count++] = (struct begun){.ops = ops, .count = count, .now = s->now};
@@ -279,6 +286,8 @@ static void settle_lost(struct sqlite_store *s)
     s->now = s->begun[0].now;
     if (s->begun_count == 1)
         status = look_up(s, s->begun[0].ops, s->begun[0].count);
+    if (status == STATUS_UNKNOWN)
+        sync_doubt(s, s->now);
     sync_paid(s, s->begun_count, true);
     for (size_t i = 0; i < s->begun_count; i++) {
         struct begun *b = &s->begun[i];

@@ -11,7 +11,10 @@
  *  (2) Nor of what a reader saw of it: a reader that finds a row as new as a commit that is not synced waits for it.
  *  (3) What is not synced is lost from its end only: every frame of the log carries the sum of all before it. So a batch
  *      that was answered never rests on one that can be lost.
- *  (4) A checkpoint syncs the log before it writes the file, whatever the writer has done.
+ *  (4) After a failed sync the system may take the pages for written although they are not, and a later sync then says
+ *      nothing (https://lwn.net/Articles/752063/). So what is in the log is in doubt until all of it was moved into the file:
+ *      meanwhile readers are not told of it, and nothing is written behind it.
+ *  (5) A checkpoint syncs the log before it writes the file, whatever the writer has done.
  *
  * On a simulated disk there is no thread, and every run is the same.
  */
@@ -107,9 +110,45 @@ bool sync_seen(struct sqlite_store *s, int64_t newest_ms)
     if (y->paid < seen && newest_ms >= y->owed_since_ms)
         while (y->paid < seen && y->failures == failures)
             pthread_cond_wait(&y->readers, &y->lock);
-    bool good = y->failures == failures;
+    bool good = y->failures == failures && !(y->doubt && newest_ms >= y->doubt_since_ms);
     pthread_mutex_unlock(&y->lock);
     return good;
+}
+
+void sync_doubt(struct sqlite_store *s, int64_t since_ms)
+{
+    struct syncer *y = &s->syncer;
+    pthread_mutex_lock(&y->lock);
+    if (!y->doubt || since_ms < y->doubt_since_ms)
+        y->doubt_since_ms = since_ms;
+    y->doubt = true;
+    pthread_mutex_unlock(&y->lock);
+}
+
+bool sync_sure(struct sqlite_store *s)
+{
+    struct syncer *y = &s->syncer;
+    int log = 0, moved = -1;
+    if (!y->doubt) /* nobody else writes it */
+        return true;
+    int rc = s->loaded ? SQLITE_OK : sqlite_load(s);
+    if (rc == SQLITE_OK)
+        rc = sqlite3_wal_checkpoint_v2(s->writer.db, NULL, SQLITE_CHECKPOINT_FULL, &log, &moved);
+    if (rc == SQLITE_OK && log != moved)
+        rc = SQLITE_BUSY;
+    /* The next commit begins the log anew: what a failed COMMIT left in it is gone then, and not found by a start. */
+    if (rc == SQLITE_OK)
+        rc = connection_run(&s->writer, SQL_PIN, 0, NULL);
+    if (rc == SQLITE_OK)
+        rc = sync_now(s);
+    if (rc != SQLITE_OK) {
+        sqlite_lose(s);
+        return false;
+    }
+    pthread_mutex_lock(&y->lock);
+    y->doubt = false;
+    pthread_mutex_unlock(&y->lock);
+    return true;
 }
 
 /* ---- the sync ---- */
