@@ -56,7 +56,7 @@ CREATE TABLE unended(block INTEGER PRIMARY KEY);
 
 -- A digest of a callId (with its tenant) or of an operation (tenant, scope, key), and its row. Rows newer than meta
 -- 'indexed' are in neither table yet: the process that owns the file has them in memory and merges them in order, first
--- into the smaller one, from there into the other. A digest is in one of the two.
+-- into the smaller one, from there into the other. A digest is in one of the two, or after a crash for a while in both, with one row.
 CREATE TABLE identity(digest BLOB PRIMARY KEY, call INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE identity_recent(digest BLOB PRIMARY KEY, call INTEGER NOT NULL) WITHOUT ROWID;
 -- Hashes of all digests in them, four bytes each (the last of the digest, the last first): what a process reads at its start

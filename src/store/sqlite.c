@@ -51,7 +51,7 @@ int meta_read(struct connection *c, const char *name, int64_t *value)
 {
     sqlite3_stmt *stmt = connection_statement(c, SQL_META_READ);
     if (!stmt)
-        return sqlite3_extended_errcode(c->db);
+        return sqlite_error(c->db);
     sqlite3_bind_text(stmt, 1, name, -1, SQLITE_STATIC);
     int rc = connection_step(stmt);
     if (rc != SQLITE_ROW)
@@ -64,7 +64,7 @@ int meta_write(struct sqlite_store *s, const char *name, int64_t value)
 {
     sqlite3_stmt *stmt = connection_statement(&s->writer, SQL_META_WRITE);
     if (!stmt)
-        return sqlite3_extended_errcode(s->writer.db);
+        return sqlite_error(s->writer.db);
     sqlite3_bind_text(stmt, 1, name, -1, SQLITE_STATIC);
     sqlite3_bind_int64(stmt, 2, value);
     return connection_step(stmt);
@@ -82,7 +82,7 @@ static int load_unresolved(struct sqlite_store *s)
     size_t capacity = 0;
     sqlite3_stmt *stmt = connection_statement(&s->writer, SQL_UNRESOLVED);
     if (!stmt)
-        return sqlite3_extended_errcode(s->writer.db);
+        return sqlite_error(s->writer.db);
     sqlite3_bind_text(stmt, 1, s->owner, -1, SQLITE_STATIC);
     int rc;
     while ((rc = connection_step(stmt)) == SQLITE_ROW) {

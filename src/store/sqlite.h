@@ -211,6 +211,8 @@ int connection_open(struct connection *c, const struct sqlite_store *s, enum con
 void connection_close(struct connection *c);
 /* A kept statement, ready to be bound; NULL when it cannot be prepared (the connection has the error). */
 sqlite3_stmt *connection_statement(struct connection *c, enum statement which);
+/* Why a call of SQLite failed; never SQLITE_OK, which a connection that could not be opened may say meanwhile. */
+int sqlite_error(sqlite3 *db);
 /* Steps once and resets what needs no more than one row or none: SQLITE_DONE becomes SQLITE_OK. SQLITE_ROW leaves
  * the statement standing on its row: sqlite3_reset() it when the row is read. */
 int connection_step(sqlite3_stmt *stmt);

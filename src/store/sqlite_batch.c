@@ -13,7 +13,7 @@ static int stands_as_written(struct sqlite_store *s, const struct store_op *op, 
     sqlite3_stmt *stmt = connection_statement(&s->writer, SQL_TRACE);
     *stands = false;
     if (!stmt)
-        return sqlite3_extended_errcode(s->writer.db);
+        return sqlite_error(s->writer.db);
     sqlite3_bind_int64(stmt, 1, id);
     int rc = connection_step(stmt);
     if (rc != SQLITE_ROW)

@@ -55,7 +55,7 @@ void checkpoint_look(struct sqlite_store *s, bool idle)
     int64_t pages = s->wal_pages - s->wal_moved;
     bool long_enough = pages >= (idle ? SQLITE_WAL_IDLE_PAGES : SQLITE_WAL_PAGES);
     /* A connection opened now could meet another file, and would begin another log. */
-    if (!s->writer.db || atomic_load(&s->gone) || (!long_enough && !k->asked))
+    if (!s->loaded || atomic_load(&s->gone) || (!long_enough && !k->asked))
         return;
     if (!k->started) {
         move_rest(s);

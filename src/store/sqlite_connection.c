@@ -150,6 +150,12 @@ sqlite3_stmt *connection_statement(struct connection *c, enum statement which)
     return c->kept[which];
 }
 
+int sqlite_error(sqlite3 *db)
+{
+    int rc = sqlite3_extended_errcode(db);
+    return rc == SQLITE_OK ? SQLITE_MISUSE : rc;
+}
+
 int connection_step(sqlite3_stmt *stmt)
 {
     int rc = sqlite3_step(stmt);
@@ -163,7 +169,7 @@ int connection_run(struct connection *c, enum statement which, int count, const 
 {
     sqlite3_stmt *stmt = connection_statement(c, which);
     if (!stmt)
-        return sqlite3_extended_errcode(c->db);
+        return sqlite_error(c->db);
     for (int i = 0; i < count; i++)
         sqlite3_bind_int64(stmt, i + 1, numbers[i]);
     int rc = connection_step(stmt);
@@ -175,7 +181,7 @@ int connection_number(struct connection *c, enum statement which, int64_t *numbe
 {
     sqlite3_stmt *stmt = connection_statement(c, which);
     if (!stmt)
-        return sqlite3_extended_errcode(c->db);
+        return sqlite_error(c->db);
     int rc = connection_step(stmt);
     if (rc != SQLITE_ROW)
         return rc == SQLITE_OK ? SQLITE_CORRUPT : rc;

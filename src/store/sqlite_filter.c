@@ -20,7 +20,9 @@
 #define NOTE_BYTES                                                                                           \
     (65536 * FILTER_HASH_BYTES) /* of one row, of those made by a migration; and of one step, about */
 #define STEP_ROWS 256           /* of one step, at most */
-#define LOOKS     8             /* notes that one purge looks at */
+#define LOOKS     64            /* notes still wanted that one purge looks at */
+#define DROPS                                                                                                \
+    2048 /* notes that it removes: as many as it may remove rows, each of which may have been taken over once */
 
 /* A new filter is begun for all that is noted; the one there is goes on. */
 static void begin(struct sqlite_store *s)
@@ -47,7 +49,7 @@ static int read_notes(struct sqlite_store *s)
     struct known *k = &s->known;
     sqlite3_stmt *stmt = connection_statement(&s->writer, SQL_HASHES_NEXT);
     if (!stmt)
-        return sqlite3_extended_errcode(s->writer.db);
+        return sqlite_error(s->writer.db);
     sqlite3_bind_int64(stmt, 1, k->read_up_to);
     int rc = SQLITE_ROW;
     size_t bytes = 0, rows = 0;
@@ -110,7 +112,7 @@ int known_add(struct sqlite_store *s, int64_t oldest, int64_t newest, const uint
             add_all(filters[i], hashes, bytes);
     sqlite3_stmt *stmt = connection_statement(&s->writer, SQL_HASHES_ADD);
     if (!stmt)
-        return sqlite3_extended_errcode(s->writer.db);
+        return sqlite_error(s->writer.db);
     sqlite3_bind_int64(stmt, 1, oldest);
     sqlite3_bind_int64(stmt, 2, newest);
     sqlite3_bind_blob64(stmt, 3, hashes, bytes, SQLITE_STATIC);
@@ -122,10 +124,10 @@ int known_add(struct sqlite_store *s, int64_t oldest, int64_t newest, const uint
 int known_drop(struct sqlite_store *s)
 {
     int64_t *up_to = &s->known.looked_up_to;
-    for (int i = 0; i < LOOKS; i++) {
+    for (int looks = 0, drops = 0; looks < LOOKS && drops < DROPS;) {
         sqlite3_stmt *stmt = connection_statement(&s->writer, SQL_HASHES_LOOK);
         if (!stmt)
-            return sqlite3_extended_errcode(s->writer.db);
+            return sqlite_error(s->writer.db);
         sqlite3_bind_int64(stmt, 1, *up_to);
         int rc = connection_step(stmt);
         if (rc != SQLITE_ROW) {
@@ -134,6 +136,7 @@ int known_drop(struct sqlite_store *s)
         }
         *up_to = sqlite3_column_int64(stmt, 0);
         bool wanted = sqlite3_column_int(stmt, 1);
+        wanted ? looks++ : drops++;
         rc = sqlite3_reset(stmt);
         if (rc == SQLITE_OK && !wanted)
             rc = connection_run(&s->writer, SQL_HASHES_DROP, 1, up_to);

@@ -20,7 +20,7 @@ static int digest_run(struct connection *c, enum statement which, const struct d
 {
     sqlite3_stmt *stmt = connection_statement(c, which);
     if (!stmt)
-        return sqlite3_extended_errcode(c->db);
+        return sqlite_error(c->db);
     sqlite3_bind_blob(stmt, 1, digest->bytes, sizeof digest->bytes, SQLITE_STATIC);
     sqlite3_bind_int64(stmt, 2, id);
     return connection_step(stmt);
@@ -30,7 +30,7 @@ static int table_find(struct connection *c, enum statement which, const struct d
 {
     sqlite3_stmt *stmt = connection_statement(c, which);
     if (!stmt)
-        return sqlite3_extended_errcode(c->db);
+        return sqlite_error(c->db);
     sqlite3_bind_blob(stmt, 1, digest->bytes, sizeof digest->bytes, SQLITE_STATIC);
     int rc = connection_step(stmt);
     if (rc != SQLITE_ROW)
@@ -63,7 +63,7 @@ int identity_prefix(struct sqlite_store *s, const struct digest *digest, int64_t
     memset(high.bytes + DIGEST_CALL_PREFIX, 0xff, sizeof high.bytes - DIGEST_CALL_PREFIX);
     sqlite3_stmt *stmt = connection_statement(&s->writer, SQL_IDENTITY_PREFIX);
     if (!stmt)
-        return sqlite3_extended_errcode(s->writer.db);
+        return sqlite_error(s->writer.db);
     *count = tail_prefix(&s->tail, digest, ids, max);
     sqlite3_bind_blob(stmt, 1, low.bytes, sizeof low.bytes, SQLITE_STATIC);
     sqlite3_bind_blob(stmt, 2, high.bytes, sizeof high.bytes, SQLITE_STATIC);
@@ -92,6 +92,15 @@ int identity_add(struct sqlite_store *s, const struct digest *digest, int64_t id
     return tail_add(&s->tail, digest, id) == STATUS_OK ? SQLITE_OK : SQLITE_NOMEM;
 }
 
+/* sqlite3_changes() tells whether it was added. */
+static int recent_add(struct sqlite_store *s, const struct digest *digest, int64_t id)
+{
+    int rc = digest_run(&s->writer, SQL_IDENTITY_ADD, digest, id);
+    if (rc == SQLITE_OK && s->recent >= 0)
+        s->recent += sqlite3_changes(s->writer.db);
+    return rc;
+}
+
 int identity_move(struct sqlite_store *s, const struct digest *digest, int64_t from, int64_t to)
 {
     uint8_t hash[FILTER_HASH_BYTES];
@@ -101,7 +110,7 @@ int identity_move(struct sqlite_store *s, const struct digest *digest, int64_t f
     if (rc == SQLITE_OK)
         rc = digest_run(&s->writer, SQL_RECENT_CHANGE, digest, to);
     if (rc == SQLITE_OK && !changed && sqlite3_changes(s->writer.db) == 0)
-        rc = digest_run(&s->writer, SQL_IDENTITY_ADD, digest, to);
+        rc = recent_add(s, digest, to);
     filter_hash_put(hash, filter_hash(digest));
     if (rc == SQLITE_OK)
         rc = known_add(s, to, to, hash, sizeof hash);
@@ -115,7 +124,11 @@ int identity_remove(struct sqlite_store *s, const struct digest *digest, int64_t
     if (tail_find(&s->tail, digest) == id)
         tail_change(&s->tail, digest, 0);
     int rc = digest_run(&s->writer, SQL_IDENTITY_REMOVE, digest, id);
-    return rc == SQLITE_OK ? digest_run(&s->writer, SQL_RECENT_REMOVE, digest, id) : rc;
+    if (rc == SQLITE_OK)
+        rc = digest_run(&s->writer, SQL_RECENT_REMOVE, digest, id);
+    if (rc == SQLITE_OK && s->recent > 0)
+        s->recent -= sqlite3_changes(s->writer.db);
+    return rc;
 }
 
 /* Runs a statement over the identities behind `from` up to `to`. */
@@ -123,7 +136,7 @@ static int range_run(struct connection *c, enum statement which, struct slice fr
 {
     sqlite3_stmt *stmt = connection_statement(c, which);
     if (!stmt)
-        return sqlite3_extended_errcode(c->db);
+        return sqlite_error(c->db);
     sqlite3_bind_blob(stmt, 1, from.data, (int)from.len, SQLITE_STATIC);
     sqlite3_bind_blob(stmt, 2, to->bytes, sizeof to->bytes, SQLITE_STATIC);
     return connection_step(stmt);
@@ -139,7 +152,7 @@ static int drain(struct sqlite_store *s, int64_t count)
         slice_of((const char *)s->drained.bytes, s->drain_begun ? sizeof s->drained.bytes : 0);
     sqlite3_stmt *stmt = connection_statement(c, SQL_RECENT_BOUND);
     if (!stmt)
-        return sqlite3_extended_errcode(c->db);
+        return sqlite_error(c->db);
     sqlite3_bind_blob(stmt, 1, from.data, (int)from.len, SQLITE_STATIC);
     sqlite3_bind_int64(stmt, 2, count - 1);
     int rc = connection_step(stmt);
@@ -202,7 +215,7 @@ int identity_merge(struct sqlite_store *s)
         if (known_perhaps(s, &e->digest))
             rc = table_find(&s->writer, SQL_IDENTITY_FIND, &e->digest, &there);
         if (rc == SQLITE_OK && !there) {
-            rc = digest_run(&s->writer, SQL_IDENTITY_ADD, &e->digest, e->id);
+            rc = recent_add(s, &e->digest, e->id);
             if (rc == SQLITE_OK && sqlite3_changes(s->writer.db) == 0)
                 rc = table_find(&s->writer, SQL_IDENTITY_FIND, &e->digest, &there);
             else
@@ -214,8 +227,6 @@ int identity_merge(struct sqlite_store *s)
             return rc;
     }
     s->merge_debt = 0;
-    if (s->recent >= 0)
-        s->recent += added;
     if (added && s->recent > (int64_t)s->tail.limit * SQLITE_RECENT_GENERATIONS)
         rc = drain(s, (1 + SQLITE_MERGE_AHEAD) * added);
     return rc == SQLITE_OK && tail_merged(&s->tail) ? merged(s) : rc;
@@ -238,7 +249,7 @@ int identity_load(struct sqlite_store *s)
     int rc = meta_read(&s->writer, "indexed", &indexed);
     sqlite3_stmt *stmt = rc == SQLITE_OK ? connection_statement(&s->writer, SQL_UNMERGED) : NULL;
     if (!stmt) {
-        rc = rc == SQLITE_OK ? sqlite3_extended_errcode(s->writer.db) : rc;
+        rc = rc == SQLITE_OK ? sqlite_error(s->writer.db) : rc;
         goto done;
     }
     sqlite3_bind_int64(stmt, 1, indexed);

@@ -35,7 +35,7 @@ static int ask(struct connection *c, enum statement which, const int64_t *asked,
     sqlite3_stmt *stmt = connection_statement(c, which);
     *found = false;
     if (!stmt)
-        return sqlite3_extended_errcode(c->db);
+        return sqlite_error(c->db);
     for (int i = 0; i < asked_count; i++)
         sqlite3_bind_int64(stmt, i + 1, asked[i]);
     int rc = connection_step(stmt);
@@ -202,7 +202,7 @@ static int scan(struct search *a, int64_t low, int64_t high)
 {
     sqlite3_stmt *stmt = connection_statement(a->c, SQL_LIST_SCAN);
     if (!stmt)
-        return sqlite3_extended_errcode(a->c->db);
+        return sqlite_error(a->c->db);
     sqlite3_bind_int64(stmt, 1, low);
     sqlite3_bind_int64(stmt, 2, high);
     int rc;
@@ -237,7 +237,7 @@ static int search_sketches(struct search *a)
 {
     sqlite3_stmt *stmt = connection_statement(a->c, SQL_SKETCHES);
     if (!stmt)
-        return sqlite3_extended_errcode(a->c->db);
+        return sqlite_error(a->c->db);
     sqlite3_bind_int64(stmt, 1, a->low / SQLITE_BLOCK_ROWS);
     sqlite3_bind_int64(stmt, 2, a->high / SQLITE_BLOCK_ROWS);
     int rc = SQLITE_ROW;
@@ -311,7 +311,7 @@ static int read_originals(struct search *a)
             continue;
         sqlite3_stmt *stmt = connection_statement(a->c, SQL_LIST_ORIGINAL);
         if (!stmt)
-            return sqlite3_extended_errcode(a->c->db);
+            return sqlite_error(a->c->db);
         sqlite3_bind_int64(stmt, 1, row->original);
         rc = connection_step(stmt);
         if (rc != SQLITE_ROW)

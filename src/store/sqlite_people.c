@@ -11,7 +11,7 @@ int audit_write(struct sqlite_store *s, const struct audit_row *audit)
 {
     sqlite3_stmt *stmt = connection_statement(&s->writer, SQL_AUDIT_ADD);
     if (!stmt)
-        return sqlite3_extended_errcode(s->writer.db);
+        return sqlite_error(s->writer.db);
     sqlite3_bind_int64(stmt, 1, s->now);
     sqlite3_bind_int64(stmt, 2, audit->call);
     sqlite3_bind_int64(stmt, 3, audit->task);

@@ -63,7 +63,7 @@ static int read_block(struct sqlite_store *s, int64_t block, struct due_row rows
 {
     sqlite3_stmt *stmt = connection_statement(&s->writer, SQL_BLOCK);
     if (!stmt)
-        return sqlite3_extended_errcode(s->writer.db);
+        return sqlite_error(s->writer.db);
     sqlite3_bind_int64(stmt, 1, block * SQLITE_BLOCK_ROWS);
     sqlite3_bind_int64(stmt, 2, block * SQLITE_BLOCK_ROWS + SQLITE_BLOCK_ROWS - 1);
     int rc;
@@ -149,7 +149,7 @@ static int next_note(struct sqlite_store *s, int64_t cursor[3])
 {
     sqlite3_stmt *stmt = connection_statement(&s->writer, SQL_DUE_NEXT);
     if (!stmt)
-        return sqlite3_extended_errcode(s->writer.db);
+        return sqlite_error(s->writer.db);
     for (int i = 0; i < 3; i++)
         sqlite3_bind_int64(stmt, i + 1, cursor[i]);
     int rc = connection_step(stmt);

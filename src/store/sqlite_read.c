@@ -103,7 +103,7 @@ static int open_calls(struct connection *c, struct store_op *op)
     size_t limit = op->limit < STORE_IDS_MAX ? op->limit : STORE_IDS_MAX;
     sqlite3_stmt *stmt = connection_statement(c, SQL_OPEN_CALLS);
     if (!stmt)
-        return sqlite3_extended_errcode(c->db);
+        return sqlite_error(c->db);
     sqlite3_bind_int64(stmt, 1, op->id);
     sqlite3_bind_int64(stmt, 2, (int64_t)limit);
     if (op->row.owner.len)

@@ -12,7 +12,7 @@ int kept_write(struct sqlite_store *s, int64_t call, const struct kept_request *
 {
     sqlite3_stmt *stmt = connection_statement(&s->writer, SQL_KEPT_WRITE);
     if (!stmt)
-        return sqlite3_extended_errcode(s->writer.db);
+        return sqlite_error(s->writer.db);
     sqlite3_bind_int64(stmt, 1, call);
     text_bind(stmt, 2, kept->method);
     text_bind(stmt, 3, kept->target);
@@ -38,7 +38,7 @@ int kept_read(struct connection *c, int64_t call, struct kept_request *kept, str
     memset(kept, 0, sizeof *kept);
     sqlite3_stmt *stmt = connection_statement(c, SQL_KEPT_READ);
     if (!stmt)
-        return sqlite3_extended_errcode(c->db);
+        return sqlite_error(c->db);
     sqlite3_bind_int64(stmt, 1, call);
     int rc = connection_step(stmt);
     if (rc != SQLITE_ROW)
@@ -66,7 +66,7 @@ static int set_reversed(struct sqlite_store *s, int64_t id, struct slice reverse
     int rc = standing_make(s, id);
     sqlite3_stmt *stmt = rc == SQLITE_OK ? connection_statement(&s->writer, SQL_REVERSED) : NULL;
     if (!stmt)
-        return sqlite3_extended_errcode(s->writer.db);
+        return sqlite_error(s->writer.db);
     sqlite3_bind_int64(stmt, 1, id);
     text_bind(stmt, 2, reversed_by);
     sqlite3_bind_int64(stmt, 3, s->now);

@@ -73,7 +73,7 @@ static int asked_insert(struct connection *c, const struct call_row *row, int fl
 {
     sqlite3_stmt *stmt = connection_statement(c, SQL_ASKED_INSERT);
     if (!stmt)
-        return sqlite3_extended_errcode(c->db);
+        return sqlite_error(c->db);
 #define NUMBER(name) sqlite3_bind_int64(stmt, ASKED_##name, (int64_t)row->name)
     NUMBER(id), NUMBER(state), NUMBER(proof), NUMBER(created_ms), NUMBER(lease_end_ms), NUMBER(window_ms);
     NUMBER(first_attempt_ms), NUMBER(attempt_count), NUMBER(fingerprint_version);
@@ -97,7 +97,7 @@ int standing_insert(struct connection *c, const struct call_row *row, int flags)
 {
     sqlite3_stmt *stmt = connection_statement(c, SQL_STANDING_INSERT);
     if (!stmt)
-        return sqlite3_extended_errcode(c->db);
+        return sqlite_error(c->db);
 #define NUMBER(name) sqlite3_bind_int64(stmt, STANDING_##name, (int64_t)row->name)
     NUMBER(id), NUMBER(state), NUMBER(final), NUMBER(fence), NUMBER(reason), NUMBER(updated_ms);
     NUMBER(ended_ms), NUMBER(lease_end_ms), NUMBER(first_attempt_ms), NUMBER(attempt_count);
@@ -235,7 +235,7 @@ static int original_read(struct connection *c, struct call_row *row, struct buff
 {
     sqlite3_stmt *stmt = connection_statement(c, SQL_ORIGINAL_READ);
     if (!stmt)
-        return sqlite3_extended_errcode(c->db);
+        return sqlite_error(c->db);
     sqlite3_bind_int64(stmt, 1, row->original);
     int rc = connection_step(stmt);
     if (rc != SQLITE_ROW)
@@ -262,7 +262,7 @@ int row_read_flags(struct connection *c, int64_t id, struct call_row *row, struc
         return SQLITE_OK;
     sqlite3_stmt *stmt = connection_statement(c, SQL_ROW_READ);
     if (!stmt)
-        return sqlite3_extended_errcode(c->db);
+        return sqlite_error(c->db);
     sqlite3_bind_int64(stmt, 1, id);
     int rc = connection_step(stmt);
     if (rc != SQLITE_ROW)

@@ -32,7 +32,7 @@ static int sketch_block(struct sqlite_store *s, int64_t block)
     bool any = false;
     sqlite3_stmt *stmt = connection_statement(&s->writer, SQL_SKETCH_ROWS);
     if (!stmt)
-        return sqlite3_extended_errcode(s->writer.db);
+        return sqlite_error(s->writer.db);
     sqlite3_bind_int64(stmt, 1, block * SQLITE_BLOCK_ROWS);
     sqlite3_bind_int64(stmt, 2, block * SQLITE_BLOCK_ROWS + SQLITE_BLOCK_ROWS - 1);
     int rc;
@@ -52,7 +52,7 @@ static int sketch_block(struct sqlite_store *s, int64_t block)
         return rc; /* a block whose rows are all gone needs none */
     stmt = connection_statement(&s->writer, SQL_SKETCH_ADD);
     if (!stmt)
-        return sqlite3_extended_errcode(s->writer.db);
+        return sqlite_error(s->writer.db);
     sqlite3_bind_int64(stmt, 1, block);
     sqlite3_bind_int64(stmt, 2, made_ms);
     sqlite3_bind_blob(stmt, 3, sketch.bits, sizeof sketch.bits, SQLITE_STATIC);

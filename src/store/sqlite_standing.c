@@ -95,7 +95,7 @@ int standing_unended(struct sqlite_store *s, int64_t block, bool *unended)
     sqlite3_stmt *stmt =
         connection_statement(&s->writer, remembered ? SQL_UNENDED_STANDING : SQL_UNENDED_ANY);
     if (!stmt)
-        return sqlite3_extended_errcode(s->writer.db);
+        return sqlite_error(s->writer.db);
     sqlite3_bind_int64(stmt, 1, first);
     sqlite3_bind_int64(stmt, 2, first + SQLITE_BLOCK_ROWS - 1);
     int rc = connection_step(stmt);

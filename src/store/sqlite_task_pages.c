@@ -25,7 +25,7 @@ static int list(struct connection *c, struct store_op *op)
     page->next_before_id = page->reached_ms = 0;
     sqlite3_stmt *stmt = connection_statement(c, SQL_TASK_BEFORE);
     if (!stmt)
-        return sqlite3_extended_errcode(c->db);
+        return sqlite_error(c->db);
     sqlite3_bind_int64(stmt, 1, page->before_id ? page->before_id : INT64_MAX);
     int rc;
     while ((rc = connection_step(stmt)) == SQLITE_ROW) {
@@ -68,7 +68,7 @@ static int rounds_read(struct connection *c, struct store_op *op, int64_t task)
     struct task_page *page = op->page;
     sqlite3_stmt *stmt = connection_statement(c, SQL_ROUNDS);
     if (!stmt)
-        return sqlite3_extended_errcode(c->db);
+        return sqlite_error(c->db);
     sqlite3_bind_int64(stmt, 1, task);
     sqlite3_bind_int64(stmt, 2, STORE_ROUNDS_MAX);
     int rc;
@@ -112,7 +112,7 @@ static int audits_of_call(struct connection *c, struct store_op *op, int64_t cal
     struct task_page *page = op->page;
     sqlite3_stmt *stmt = connection_statement(c, SQL_AUDIT_OF_CALL);
     if (!stmt)
-        return sqlite3_extended_errcode(c->db);
+        return sqlite_error(c->db);
     sqlite3_bind_int64(stmt, 1, call);
     sqlite3_bind_int64(stmt, 2, STORE_PAGE_MAX);
     int rc;
@@ -168,7 +168,7 @@ static int counts(struct connection *c, struct store_op *op)
     page->unknown = page->oldest_unknown_ms = 0;
     sqlite3_stmt *stmt = connection_statement(c, SQL_TASK_COUNTS);
     if (!stmt)
-        return sqlite3_extended_errcode(c->db);
+        return sqlite_error(c->db);
     int rc;
     while ((rc = connection_step(stmt)) == SQLITE_ROW) {
         int status = sqlite3_column_int(stmt, 0);
@@ -194,7 +194,7 @@ static int audit_list(struct connection *c, struct store_op *op)
     page->next_before_id = 0;
     sqlite3_stmt *stmt = connection_statement(c, SQL_AUDIT_BEFORE);
     if (!stmt)
-        return sqlite3_extended_errcode(c->db);
+        return sqlite_error(c->db);
     sqlite3_bind_int64(stmt, 1, page->before_id ? page->before_id : INT64_MAX);
     int rc;
     while ((rc = connection_step(stmt)) == SQLITE_ROW) {

@@ -129,7 +129,7 @@ int task_read(struct connection *c, enum statement which, int64_t number, struct
     task->id = 0;
     sqlite3_stmt *stmt = connection_statement(c, which);
     if (!stmt)
-        return sqlite3_extended_errcode(c->db);
+        return sqlite_error(c->db);
     sqlite3_bind_int64(stmt, 1, number);
     int rc = connection_step(stmt);
     if (rc != SQLITE_ROW)
@@ -194,7 +194,7 @@ static int round_write(struct sqlite_store *s, const struct round_row *round)
 {
     sqlite3_stmt *stmt = connection_statement(&s->writer, SQL_ROUND_ADD);
     if (!stmt)
-        return sqlite3_extended_errcode(s->writer.db);
+        return sqlite_error(s->writer.db);
     sqlite3_bind_int64(stmt, 1, round->task);
     sqlite3_bind_int(stmt, 2, round->n);
     sqlite3_bind_int64(stmt, 3, round->at_ms);
@@ -240,7 +240,7 @@ static int next_id(struct sqlite_store *s, enum statement which, bool with_owner
     *id = 0;
     sqlite3_stmt *stmt = connection_statement(&s->writer, which);
     if (!stmt)
-        return sqlite3_extended_errcode(s->writer.db);
+        return sqlite_error(s->writer.db);
     sqlite3_bind_int64(stmt, 1, s->now);
     if (with_owner)
         sqlite3_bind_text(stmt, 2, s->owner, -1, SQLITE_STATIC);
@@ -255,7 +255,7 @@ static int task_own(struct sqlite_store *s, const struct task_row *asked, int64_
 {
     sqlite3_stmt *stmt = connection_statement(&s->writer, SQL_TASK_TAKE);
     if (!stmt)
-        return sqlite3_extended_errcode(s->writer.db);
+        return sqlite_error(s->writer.db);
     sqlite3_bind_int64(stmt, 1, id);
     text_bind(stmt, 2, asked->owner);
     sqlite3_bind_int64(stmt, 3, asked->lease_end_ms);
@@ -304,7 +304,7 @@ static int task_write_round(struct sqlite_store *s, const struct task_row *next,
 {
     sqlite3_stmt *stmt = connection_statement(&s->writer, SQL_TASK_ROUND);
     if (!stmt)
-        return sqlite3_extended_errcode(s->writer.db);
+        return sqlite_error(s->writer.db);
     sqlite3_bind_int64(stmt, 1, next->id);
     sqlite3_bind_int(stmt, 2, (int)next->status);
     sqlite3_bind_int64(stmt, 3, next->due_ms);
@@ -319,7 +319,7 @@ static int task_answer(struct sqlite_store *s, int64_t id, struct slice answer)
 {
     sqlite3_stmt *stmt = connection_statement(&s->writer, SQL_TASK_ANSWER);
     if (!stmt)
-        return sqlite3_extended_errcode(s->writer.db);
+        return sqlite_error(s->writer.db);
     sqlite3_bind_int64(stmt, 1, id);
     text_bind(stmt, 2, answer);
     return connection_step(stmt);

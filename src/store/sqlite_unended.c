@@ -18,7 +18,7 @@ static int look_at_next(struct sqlite_store *s, int64_t keep)
     bool found = false;
     sqlite3_stmt *stmt = connection_statement(&s->writer, SQL_UNENDED_NEXT);
     if (!stmt)
-        return sqlite3_extended_errcode(s->writer.db);
+        return sqlite_error(s->writer.db);
     sqlite3_bind_int64(stmt, 1, s->unended_cursor);
     int rc = connection_step(stmt);
     if (rc == SQLITE_ROW) {

@@ -133,7 +133,7 @@ static int take(struct sqlite_store *s, struct store_op *op)
     rc = standing_make(s, id);
     sqlite3_stmt *stmt = rc == SQLITE_OK ? connection_statement(&s->writer, SQL_TAKE) : NULL;
     if (!stmt)
-        return sqlite3_extended_errcode(s->writer.db);
+        return sqlite_error(s->writer.db);
     sqlite3_bind_int64(stmt, 1, id);
     sqlite3_bind_int64(stmt, 2, op->expect_call_fence);
     sqlite3_bind_text64(stmt, 3, op->row.owner.data, op->row.owner.len, SQLITE_STATIC, SQLITE_UTF8);
@@ -216,7 +216,7 @@ static int attempt(struct sqlite_store *s, struct store_op *op)
     int rc = standing_make(s, op->id);
     sqlite3_stmt *stmt = rc == SQLITE_OK ? connection_statement(&s->writer, SQL_ATTEMPT) : NULL;
     if (!stmt)
-        return sqlite3_extended_errcode(s->writer.db);
+        return sqlite_error(s->writer.db);
     const struct call_row *row = &op->row;
     sqlite3_bind_int64(stmt, 1, op->id);
     sqlite3_bind_int64(stmt, 2, op->fence);
@@ -257,7 +257,7 @@ static int end_row(struct sqlite_store *s, struct store_op *op, bool result, int
     rc = standing_make(s, op->id);
     sqlite3_stmt *stmt = rc == SQLITE_OK ? connection_statement(&s->writer, SQL_END) : NULL;
     if (!stmt)
-        return sqlite3_extended_errcode(s->writer.db);
+        return sqlite_error(s->writer.db);
     const struct call_row *row = &op->row;
     bool running = state_running(row->state);
     sqlite3_bind_int64(stmt, 1, op->id);
@@ -375,7 +375,7 @@ static int expire_row(struct sqlite_store *s, struct store_op *op, int64_t id, c
     int rc = standing_make(s, id);
     sqlite3_stmt *stmt = rc == SQLITE_OK ? connection_statement(&s->writer, SQL_EXPIRE) : NULL;
     if (!stmt)
-        return sqlite3_extended_errcode(s->writer.db);
+        return sqlite_error(s->writer.db);
     sqlite3_bind_int64(stmt, 1, id);
     sqlite3_bind_int(stmt, 2, REASON_LEASE_EXPIRED);
     sqlite3_bind_int64(stmt, 3, s->now);

@@ -58,6 +58,8 @@ struct story {
     enum status claimed, ended;
 };
 
+#define HELD 150
+
 static int in_doubt; /* times that a reader said nothing */
 
 /* What stands is what was answered. */
@@ -259,6 +261,48 @@ static void every_fault_of_opening_is_a_sentence(void **state)
                 break;
         }
     assert_true(refused > 10);
+    bench_clean();
+}
+
+/* With a log long enough that a pause moves it: a connection that could not be opened must not pass for an empty store. */
+static void what_is_there_is_never_denied(void **state)
+{
+    (void)state;
+    char call[16], key[16];
+    int refused = 0;
+    for (int kind = FAULT_FULL; kind < FAULT_KINDS; kind++)
+        for (int64_t n = 1; n < 7; n++)
+            for (int idles = 0; idles < 3; idles++) {
+                struct store_op op = {0};
+                bench_clean();
+                open_as("first");
+                for (int i = 0; i < HELD; i++) {
+                    snprintf(call, sizeof call, "c%d", i);
+                    snprintf(key, sizeof key, "k%d", i);
+                    assert_true(claim(call, key, "f1"));
+                }
+                faulty_vfs_arm((enum fault)kind, n, true);
+                ask_claim(&op, "X", "kX", "f1");
+                run(&op);
+                for (int i = 0; i < idles; i++)
+                    store_idle(store);
+                faulty_vfs_arm(FAULT_NONE, 0, false);
+                for (int i = 0; i < 4; i++) {
+                    ask_claim(&op, "c3", NULL, NULL);
+                    op.kind = STORE_LOOKUP;
+                    run(&op);
+                    assert_true(op.status == STATUS_OK ? op.rows.call.id == 4 : op.status == STATUS_IO);
+                    refused += op.status == STATUS_IO;
+                    ask_claim(&op, "other", "k3", "f1");
+                    run(&op);
+                    assert_false(op.done);
+                }
+                assert_int_equal(op.status, STATUS_OK); /* it works on */
+                store_op_fini(&op);
+                store_close(store);
+                store = NULL;
+            }
+    assert_true(refused > 0);
     bench_clean();
 }
 
@@ -511,6 +555,7 @@ int main(void)
         cmocka_unit_test(every_fault_of_a_batch_is_answered_truly),
         cmocka_unit_test(memory_that_runs_out_is_answered_truly),
         cmocka_unit_test(every_fault_of_opening_is_a_sentence),
+        cmocka_unit_test(what_is_there_is_never_denied),
         cmocka_unit_test(what_was_answered_survives_power_cuts),
         cmocka_unit_test(what_has_only_begun_is_there_from_its_beginning_or_not),
         cmocka_unit_test(what_was_answered_survives_kill_9),
