@@ -27,21 +27,25 @@ void filter_fini(struct filter *f)
     memset(f, 0, sizeof *f);
 }
 
-/* Its upper half chooses the word. Four groups of six bits of a product that all bits of the hash have gone into choose the
- * bits (Knuth, The Art of Computer Programming, 6.4: multiplicative hashing). */
-static uint64_t *word_of(const struct filter *f, uint32_t hash, uint64_t *bits)
+/* Its upper half chooses the word. */
+static uint64_t *word_of(const struct filter *f, uint32_t hash)
+{
+    return &f->words[hash * f->word_count >> 32];
+}
+
+/* Four groups of six bits of a product that all bits of the hash have gone into choose the bits (Knuth, The Art of Computer
+ * Programming, 6.4: multiplicative hashing). */
+static uint64_t bits_of(uint32_t hash)
 {
     uint64_t product = hash * UINT64_C(0x9E3779B97F4A7C15);
-    *bits = UINT64_C(1) << (product >> 58) | UINT64_C(1) << (product >> 52 & 63) |
-            UINT64_C(1) << (product >> 46 & 63) | UINT64_C(1) << (product >> 40 & 63);
-    return &f->words[hash * f->word_count >> 32];
+    return UINT64_C(1) << (product >> 58) | UINT64_C(1) << (product >> 52 & 63) |
+           UINT64_C(1) << (product >> 46 & 63) | UINT64_C(1) << (product >> 40 & 63);
 }
 
 void filter_add(struct filter *f, uint32_t hash)
 {
-    uint64_t bits;
     assert(f->words);
-    *word_of(f, hash, &bits) |= bits;
+    *word_of(f, hash) |= bits_of(hash);
     f->added++;
 }
 
@@ -52,6 +56,6 @@ bool filter_full(const struct filter *f)
 
 bool filter_has(const struct filter *f, uint32_t hash)
 {
-    uint64_t bits;
-    return (*word_of(f, hash, &bits) & bits) == bits;
+    uint64_t bits = bits_of(hash);
+    return (*word_of(f, hash) & bits) == bits;
 }
