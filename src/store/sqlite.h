@@ -381,6 +381,8 @@ bool sync_seen(struct sqlite_store *s, int64_t newest_ms);
 /* A sync has failed, and whether its commits are on disk is not known; no row of them is older than `since_ms`. Readers are not
  * told of such rows, and the writer writes nothing behind them, until sync_sure(). */
 void sync_doubt(struct sqlite_store *s, int64_t since_ms);
+/* Moves the whole log into the file, synced, so that the next commit begins it anew. SQLITE_BUSY: a reader was in the way. */
+int sync_move_log(struct sqlite_store *s);
 /* Ends the doubt, if there is any, by moving the whole log into the file. False: it is still there. */
 bool sync_sure(struct sqlite_store *s);
 /* Syncs the log; on this thread, or by the other: after sync_ask(), which may not be possible, comes one sync_wait(). */

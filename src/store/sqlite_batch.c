@@ -75,9 +75,7 @@ static enum status look_up(struct sqlite_store *s, struct store_op **ops, size_t
         return STATUS_IO;
     if (!seen)
         return STATUS_UNKNOWN;
-    int log, moved;
-    int rc = sqlite3_wal_checkpoint_v2(s->writer.db, NULL, SQLITE_CHECKPOINT_FULL, &log, &moved);
-    return rc == SQLITE_OK && log == moved ? STATUS_OK : STATUS_UNKNOWN;
+    return sync_move_log(s) == SQLITE_OK ? STATUS_OK : STATUS_UNKNOWN;
 }
 
 static bool one_operations_fault(int rc)

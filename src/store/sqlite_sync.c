@@ -115,6 +115,14 @@ bool sync_seen(struct sqlite_store *s, int64_t newest_ms)
     return good;
 }
 
+/* Not FULL: a commit behind frames that are not on disk would be lost with them. */
+int sync_move_log(struct sqlite_store *s)
+{
+    int log = 0, moved = -1;
+    int rc = sqlite3_wal_checkpoint_v2(s->writer.db, NULL, SQLITE_CHECKPOINT_RESTART, &log, &moved);
+    return rc == SQLITE_OK && log != moved ? SQLITE_BUSY : rc;
+}
+
 void sync_doubt(struct sqlite_store *s, int64_t since_ms)
 {
     struct syncer *y = &s->syncer;
@@ -128,15 +136,14 @@ void sync_doubt(struct sqlite_store *s, int64_t since_ms)
 bool sync_sure(struct sqlite_store *s)
 {
     struct syncer *y = &s->syncer;
-    int log = 0, moved = -1;
     if (!y->doubt) /* nobody else writes it */
         return true;
+    if (atomic_load(&s->gone)) /* nothing is written into a file that is not at its path */
+        return false;
     int rc = s->loaded ? SQLITE_OK : sqlite_load(s);
     if (rc == SQLITE_OK)
-        rc = sqlite3_wal_checkpoint_v2(s->writer.db, NULL, SQLITE_CHECKPOINT_FULL, &log, &moved);
-    if (rc == SQLITE_OK && log != moved)
-        rc = SQLITE_BUSY;
-    /* The next commit begins the log anew: what a failed COMMIT left in it is gone then, and not found by a start. */
+        rc = sync_move_log(s);
+    /* What a failed COMMIT left behind the end of the log is gone after this one, and not found by a start. */
     if (rc == SQLITE_OK)
         rc = connection_run(&s->writer, SQL_PIN, 0, NULL);
     if (rc == SQLITE_OK)

@@ -4,16 +4,16 @@
  * at once would dirty two pages a call: measured, most of what a commit costs. Instead they wait here, and go to the
  * index later in the order of their digests, many to a page.
  *
- *   claim ──▶ young ──(full)──▶ sealed, sorted ──a few a batch──▶ table `identity`
+ *   claim ──▶ young ──(full)──▶ sealed, sorted ──a few a batch──▶ tables of identities (sqlite_identity.c)
  *
  * Always true:
- *  (1) An identity is in the table, or here, or (after a crash between the two) in both with one meaning.
+ *  (1) An identity is in a table, or here, or (after a crash between the two) in both with one meaning.
  *  (2) Nothing here is the only record: every entry stands in its row, and rows newer than the last that was merged
  *      are read again at the start (sqlite.c), so a crash loses none.
  *  (3) The writer's thread alone changes it, under the lock; it reads without. Readers lock, and compare `epoch`
- *      around all they read: it changes when identities left for the table or all was read anew.
+ *      around all they read: it changes when identities left for a table or all was read anew.
  *
- * The unique index of the table stays the last line: merging a digest that another row has there is damage, and stops
+ * The unique indexes of the tables stay the last line: merging a digest that another row has there is damage, and stops
  * the store (sqlite_identity.c).
  */
 #ifndef SAMEKEY_STORE_TAIL_H

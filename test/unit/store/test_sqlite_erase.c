@@ -4,7 +4,7 @@
  * in the same commit; a call that is not final keeps what it has.
  */
 #include "conformance.c"
-#include "scratch.h"
+#include "number.h"
 
 #include <sqlite3.h>
 
@@ -34,14 +34,7 @@ static void erase(struct store_op *op, struct task_work *work, int64_t id)
 
 static void expect_number(const char *sql, int number)
 {
-    sqlite3 *db;
-    sqlite3_stmt *stmt;
-    assert_int_equal(sqlite3_open(scratch_path("erase.db"), &db), SQLITE_OK);
-    assert_int_equal(sqlite3_prepare_v2(db, sql, -1, &stmt, NULL), SQLITE_OK);
-    assert_int_equal(sqlite3_step(stmt), SQLITE_ROW);
-    assert_int_equal(sqlite3_column_int(stmt, 0), number);
-    sqlite3_finalize(stmt);
-    sqlite3_close(db);
+    assert_int_equal(number_in("erase.db", sql), number);
 }
 
 static void the_body_goes_and_the_ending_stays(void **state)

@@ -6,7 +6,7 @@
  */
 #include "base/hex.h"
 #include "conformance.c"
-#include "scratch.h"
+#include "number.h"
 #include "store/sqlite.h"
 
 #include <sqlite3.h>
@@ -32,15 +32,7 @@ static void bench_clean(void)
 
 static int64_t number(const char *sql)
 {
-    sqlite3 *db;
-    sqlite3_stmt *stmt;
-    assert_int_equal(sqlite3_open(scratch_path("identity.db"), &db), SQLITE_OK);
-    assert_int_equal(sqlite3_prepare_v2(db, sql, -1, &stmt, NULL), SQLITE_OK);
-    assert_int_equal(sqlite3_step(stmt), SQLITE_ROW);
-    int64_t value = sqlite3_column_int64(stmt, 0);
-    sqlite3_finalize(stmt);
-    sqlite3_close(db);
-    return value;
+    return number_in("identity.db", sql);
 }
 
 static void change(const char *sql)

@@ -4,7 +4,7 @@
  * short.
  */
 #include "core/digest.h"
-#include "scratch.h"
+#include "number.h"
 #include "store/store.h"
 
 #include <inttypes.h>
@@ -110,15 +110,7 @@ static void expect_all(struct store *store)
 
 static int64_t number(const char *sql)
 {
-    sqlite3 *db;
-    sqlite3_stmt *stmt;
-    assert_int_equal(sqlite3_open(scratch_path("version1.db"), &db), SQLITE_OK);
-    assert_int_equal(sqlite3_prepare_v2(db, sql, -1, &stmt, NULL), SQLITE_OK);
-    assert_int_equal(sqlite3_step(stmt), SQLITE_ROW);
-    int64_t value = sqlite3_column_int64(stmt, 0);
-    sqlite3_finalize(stmt);
-    sqlite3_close(db);
-    return value;
+    return number_in("version1.db", sql);
 }
 
 static void everything_in_a_file_of_version_1_is_found_and_goes_on(void **state)
