@@ -220,10 +220,10 @@ static enum status sqlite_raise_covers_since(struct store *store, int64_t covers
     if (file_gone(s, true))
         return STATUS_IO;
     int rc = s->loaded ? SQLITE_OK : sqlite_load(s);
-    if (rc == SQLITE_OK && covers_since_ms <= s->covers_since_ms && covers_since_ms <= s->refuse_before_ms)
-        return STATUS_OK;
     if (rc == SQLITE_OK && !sync_sure(s))
         return STATUS_IO;
+    if (rc == SQLITE_OK && covers_since_ms <= s->covers_since_ms && covers_since_ms <= s->refuse_before_ms)
+        return STATUS_OK;
     if (rc == SQLITE_OK)
         rc = connection_run(&s->writer, SQL_BEGIN_WRITE, 0, NULL);
     if (rc == SQLITE_OK) {

@@ -199,6 +199,7 @@ struct sqlite_store {
     struct syncer syncer;
     struct begun begun[2]; /* oldest first */
     size_t begun_count;
+    int move_rc;       /* of a move of the log that failed beside begun batches; SQLITE_OK: none */
     int64_t now;       /* of this batch */
     int64_t wal_pages; /* in the log as of the last commit */
     int64_t wal_moved; /* of them, moved into the file */
@@ -379,7 +380,7 @@ void sync_paid(struct sqlite_store *s, uint64_t count, bool failed);
  * not as new (`newest_ms`) as what is owed. False: it may not stand, read again. */
 bool sync_seen(struct sqlite_store *s, int64_t newest_ms);
 /* A sync has failed, and whether its commits are on disk is not known; no row of them is older than `since_ms`. Readers are not
- * told of such rows, and the writer writes nothing behind them, until sync_sure(). */
+ * told of such rows, nor that there is none, and the writer writes nothing behind them, until sync_sure(). */
 void sync_doubt(struct sqlite_store *s, int64_t since_ms);
 /* Moves the whole log into the file, synced, so that the next commit begins it anew. SQLITE_BUSY: a reader was in the way. */
 int sync_move_log(struct sqlite_store *s);

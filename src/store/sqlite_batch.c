@@ -236,6 +236,8 @@ static void settle(struct sqlite_store *s, struct begun *b)
 {
     if (!b->synced)
         b->rc = b->asked ? sync_wait(s) : sync_now(s);
+    if (b->rc == SQLITE_OK)
+        b->rc = s->move_rc; /* the sync inside it may have been the one that was told of the failure */
     b->synced = true;
 }
 
@@ -272,7 +274,7 @@ void sqlite_batch_sync(struct store *store)
     struct sqlite_store *s = (struct sqlite_store *)store;
     struct begun *b = &s->begun[0];
     assert(s->begun_count);
-    if (!b->asked && !b->synced)
+    if (!b->asked && !b->synced && !b->answered)
         b->asked = sync_ask(s);
 }
 
@@ -281,11 +283,12 @@ static void settle_lost(struct sqlite_store *s)
 {
     enum status status = STATUS_UNKNOWN;
     sqlite_lose(s);
+    s->move_rc = SQLITE_OK;
     s->now = s->begun[0].now;
     if (s->begun_count == 1)
         status = look_up(s, s->begun[0].ops, s->begun[0].count);
-    if (status == STATUS_UNKNOWN)
-        sync_doubt(s, s->now);
+    for (size_t i = 0; status == STATUS_UNKNOWN && i < s->begun_count; i++)
+        sync_doubt(s, s->begun[i].now);
     sync_paid(s, s->begun_count, true);
     for (size_t i = 0; i < s->begun_count; i++) {
         struct begun *b = &s->begun[i];

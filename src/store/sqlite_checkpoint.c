@@ -44,9 +44,12 @@ static void *move_pages(void *argument)
 static void move_rest(struct sqlite_store *s)
 {
     int log, moved;
-    if (sqlite3_wal_checkpoint_v2(s->writer.db, NULL, SQLITE_CHECKPOINT_PASSIVE, &log, &moved) == SQLITE_OK &&
-        moved >= 0)
+    int rc = sqlite3_wal_checkpoint_v2(s->writer.db, NULL, SQLITE_CHECKPOINT_PASSIVE, &log, &moved);
+    if (rc == SQLITE_OK && moved >= 0)
         s->wal_moved = moved;
+    /* It syncs the log too, and a failure is told once: not again to the sync of a batch that has begun. */
+    if (rc != SQLITE_OK && (rc & 0xff) != SQLITE_BUSY && s->begun_count)
+        s->move_rc = rc;
 }
 
 void checkpoint_look(struct sqlite_store *s, bool idle)

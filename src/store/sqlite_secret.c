@@ -13,8 +13,10 @@ static int put(struct sqlite_store *s, const int64_t parts[4])
         rc = connection_run(&s->writer, SQL_COMMIT, 0, NULL);
     else
         (void)sqlite3_exec(s->writer.db, "ROLLBACK", NULL, NULL, NULL);
-    if (rc == SQLITE_OK)
-        rc = sync_now(s);
+    if (rc == SQLITE_OK && sync_now(s) != SQLITE_OK) {
+        sync_doubt(s, s->now_ms(s->context));
+        rc = SQLITE_IOERR_FSYNC;
+    }
     return rc;
 }
 
@@ -37,7 +39,7 @@ enum status sqlite_secret(struct store *store, bool anew, uint8_t secret[STORE_S
     struct sqlite_store *s = (struct sqlite_store *)store;
     int64_t parts[4];
     int found = 0;
-    if (!s->writer.db)
+    if (file_gone(s, true) || !sync_sure(s) || !s->writer.db)
         return STATUS_IO;
     int rc = anew ? SQLITE_OK : get(s, parts, &found);
     if (rc == SQLITE_OK && found < 4) {

@@ -28,6 +28,8 @@ enum { RESTING, ASKED, DONE };
 static sqlite3_file *log_of(struct sqlite_store *s)
 {
     sqlite3_file *log = NULL;
+    if (!s->writer.db)
+        return NULL;
     int rc = sqlite3_file_control(s->writer.db, NULL, SQLITE_FCNTL_JOURNAL_POINTER, &log);
     return rc == SQLITE_OK && log && log->pMethods ? log : NULL;
 }
@@ -110,16 +112,17 @@ bool sync_seen(struct sqlite_store *s, int64_t newest_ms)
     if (y->paid < seen && newest_ms >= y->owed_since_ms)
         while (y->paid < seen && y->failures == failures)
             pthread_cond_wait(&y->readers, &y->lock);
-    bool good = y->failures == failures && !(y->doubt && newest_ms >= y->doubt_since_ms);
+    bool good = y->failures == failures && !(y->doubt && (newest_ms >= y->doubt_since_ms || !newest_ms));
     pthread_mutex_unlock(&y->lock);
     return good;
 }
 
-/* Not FULL: a commit behind frames that are not on disk would be lost with them. */
+/* Not FULL or RESTART, after which a reader can still hold the old log for the next commit: behind frames that are not on
+ * disk it would be lost with them. */
 int sync_move_log(struct sqlite_store *s)
 {
     int log = 0, moved = -1;
-    int rc = sqlite3_wal_checkpoint_v2(s->writer.db, NULL, SQLITE_CHECKPOINT_RESTART, &log, &moved);
+    int rc = sqlite3_wal_checkpoint_v2(s->writer.db, NULL, SQLITE_CHECKPOINT_TRUNCATE, &log, &moved);
     return rc == SQLITE_OK && log != moved ? SQLITE_BUSY : rc;
 }
 

@@ -1,22 +1,47 @@
 /* SPDX-License-Identifier: MIT
  *
  * Who hears of a batch that has begun and is not on disk: nobody. A reader that has seen such a row waits; one that reads
- * an older row, or finds none, does not.
+ * an older row, or finds none, does not. And what follows a sync that fails and is not told of twice, as on Linux: nothing
+ * that rests on it is told.
  */
 #include "core/digest.h"
-#include "scratch.h"
-#include "store/store.h"
+#include "number.h"
+#include "store/sqlite.h"
 
-#include <pthread.h>
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
-#include <stdatomic.h>
+#include <sys/syscall.h>
 #include <time.h>
 
 #include <cmocka.h>
 
 #define LOOKS   200 /* at a reader that must not answer, one each millisecond */
 #define WAIT_MS 10000
+
+/* Which sync of the main thread from now on fails, once; 0: none. */
+static atomic_int failing;
+static pthread_t main_thread;
+
+static int sync_or_fail(int fd, long call)
+{
+    if (pthread_equal(pthread_self(), main_thread) && failing && --failing == 0) {
+        errno = EIO;
+        return -1;
+    }
+    return (int)syscall(call, fd);
+}
+
+/* SQLite's syncs end here, in this program alone. */
+__attribute__((visibility("default"))) int fdatasync(int fd)
+{
+    return sync_or_fail(fd, SYS_fdatasync);
+}
+
+__attribute__((visibility("default"))) int fsync(int fd)
+{
+    return sync_or_fail(fd, SYS_fsync);
+}
 
 static struct hasher hasher;
 static _Atomic int64_t now_ms = 1710000000000;
@@ -160,11 +185,97 @@ static void a_batch_sees_the_one_before_it_and_ends_after_it(void **state)
     store_op_fini(&claim), store_op_fini(&again), store_op_fini(&end), store_op_fini(&look);
 }
 
+static void begin_two(struct store_op *a, struct store_op *b)
+{
+    static struct store_op *first[1], *second[1];
+    ask(a, STORE_CLAIM, "A");
+    ask(b, STORE_CLAIM, "B");
+    first[0] = a;
+    second[0] = b;
+    assert_int_equal(store_batch_begin(store, first, 1), BATCH_BEGUN);
+    assert_int_equal(store_batch_begin(store, second, 1), BATCH_BEGUN);
+}
+
+static void expect_works_on(const char *call_id)
+{
+    struct store_op op = {0}, *list[] = {&op};
+    ask(&op, STORE_CLAIM, call_id);
+    store_batch(store, list, 1);
+    assert_true(op.status == STATUS_OK && op.done);
+    assert_false(((struct sqlite_store *)store)->syncer.doubt);
+    store_op_fini(&op);
+}
+
+static void a_batch_lost_with_the_one_before_it_is_not_synced_again(void **state)
+{
+    (void)state;
+    struct store_op a = {0}, b = {0};
+    begin_two(&a, &b);
+    failing = 1;
+    store_batch_end(store);
+    assert_int_equal(failing, 0);
+    store_batch_sync(store); /* as a writer does while the next whole batch waits */
+    store_batch_end(store);
+    assert_int_equal(a.status, STATUS_UNKNOWN);
+    assert_int_equal(b.status, STATUS_UNKNOWN);
+    expect_works_on("C");
+    store_op_fini(&a), store_op_fini(&b);
+}
+
+/* The log is moved between two batches, and its sync is the one that fails. */
+static void a_failure_told_to_the_move_of_the_log_is_the_batchs_too(void **state)
+{
+    (void)state;
+    struct sqlite_store *s = (struct sqlite_store *)store;
+    struct store_op a = {0}, b = {0}, *list[] = {&a};
+    char name[24];
+    for (int i = 0; !s->checkpointer.asked; i++) {
+        snprintf(name, sizeof name, "n%d", i);
+        ask(&a, STORE_CLAIM, name);
+        store_batch(store, list, 1);
+    }
+    for (int i = 0, state_now = 1; state_now == 1 && i < WAIT_MS; i++) { /* 1: the thread still moves pages */
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+        pthread_mutex_lock(&s->checkpointer.lock);
+        state_now = s->checkpointer.state;
+        pthread_mutex_unlock(&s->checkpointer.lock);
+    }
+    begin_two(&a, &b);
+    failing = 2; /* the first is A's own */
+    store_batch_end(store);
+    assert_int_equal(failing, 0);
+    assert_int_equal(a.status, STATUS_OK);
+    store_batch_end(store);
+    assert_int_equal(b.status, STATUS_OK);
+    assert_int_equal(number_in("sync.db", "SELECT value FROM meta WHERE name = 'pins'"),
+                     1); /* it was looked up */
+    assert_int_equal(s->move_rc, SQLITE_OK);
+    expect_works_on("C");
+    store_op_fini(&a), store_op_fini(&b);
+}
+
+static void what_was_raised_is_told_when_it_is_on_disk(void **state)
+{
+    (void)state;
+    failing = 1;
+    assert_int_equal(store_raise_covers_since(store, 1710000000123), STATUS_IO);
+    assert_int_equal(failing, 0);
+    assert_true(((struct sqlite_store *)store)->syncer.doubt);
+    assert_int_equal(store_raise_covers_since(store, 1710000000123), STATUS_OK);
+    assert_false(((struct sqlite_store *)store)->syncer.doubt);
+}
+
 int main(void)
 {
+    main_thread = pthread_self();
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_reader_tells_of_nothing_that_is_not_on_disk, begin, finish),
         cmocka_unit_test_setup_teardown(a_batch_sees_the_one_before_it_and_ends_after_it, begin, finish),
+        cmocka_unit_test_setup_teardown(a_batch_lost_with_the_one_before_it_is_not_synced_again, begin,
+                                        finish),
+        cmocka_unit_test_setup_teardown(a_failure_told_to_the_move_of_the_log_is_the_batchs_too, begin,
+                                        finish),
+        cmocka_unit_test_setup_teardown(what_was_raised_is_told_when_it_is_on_disk, begin, finish),
     };
     scratch_make();
     if (hasher_init(&hasher) != STATUS_OK)
