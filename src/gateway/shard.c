@@ -11,6 +11,7 @@
 
 #define JOBS_IDLE_MAX     256         /* finished jobs kept for the next request */
 #define JOB_MEMORY_MAX    (32u << 10) /* bytes of answer memory that a kept job may hold */
+#define READS_NOW_MAX     32          /* reads that a turn runs itself: a fraction of a millisecond */
 #define UPSTREAM_HEAD_MAX (64u << 10) /* bytes of an upstream's answer head */
 
 /* ---- outlets ------------------------------------------------------------------------------------------------ */
@@ -112,9 +113,29 @@ struct job *job_new(struct shard *shard, enum store_kind kind, void *owner, void
     return job;
 }
 
-void shard_send_jobs(void *context)
+/* Looks into the store whatever can be had without waiting; the rest stays in the outbox. What reads hand on to another
+ * thread and take back costs more than the look. */
+static void read_now(struct shard *shard)
 {
-    struct shard *shard = context;
+    struct store_op *ops[READS_NOW_MAX];
+    size_t count = 0;
+    for (struct list *l = shard->outbox.next, *next; l != &shard->outbox && count < READS_NOW_MAX; l = next) {
+        struct store_op *op = LIST_ENTRY(l, struct store_op, link);
+        next = l->next;
+        if (op->kind == STORE_READ || (op->kind == STORE_LOOKUP && !op->any_tenant)) {
+            list_remove(l);
+            ops[count++] = op;
+        }
+    }
+    size_t done = count ? store_reader_run_now(shard->reader, ops, count) : 0;
+    for (size_t i = done; i < count; i++)
+        list_push_back(&shard->outbox, &ops[i]->link);
+    for (size_t i = 0; i < done; i++)
+        job_opened(&LIST_ENTRY(ops[i], struct job, op)->letter);
+}
+
+static void send_jobs(struct shard *shard)
+{
     struct list *l;
     if (list_empty(&shard->outbox))
         return;
@@ -127,13 +148,21 @@ void shard_send_jobs(void *context)
     }
 }
 
+void shard_turn(void *context)
+{
+    struct shard *shard = context;
+    if (shard->worker && shard->reader && !list_empty(&shard->outbox))
+        read_now(shard);
+    send_jobs(shard);
+}
+
 void job_submit(struct job *job)
 {
     job->shard->jobs_out++;
     list_push_back(&job->shard->outbox, &job->op.link);
     /* One that may be cancelled must be where worker_cancel() looks for it. */
     if (job->op.kind == STORE_WATCH)
-        shard_send_jobs(job->shard);
+        send_jobs(job->shard);
 }
 
 void job_free(struct job *job)

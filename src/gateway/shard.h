@@ -44,8 +44,9 @@ struct shard {
     struct net_loop *loop;
     struct net_server **servers;
     size_t server_count;
-    struct outlets *outlets; /* of the current setup */
-    struct worker *worker;   /* NULL once the store has stopped */
+    struct outlets *outlets;     /* of the current setup */
+    struct store_reader *reader; /* for what need not be waited for; NULL: none */
+    struct worker *worker;       /* NULL once the store has stopped */
     struct callid_maker *ids;
     const char *owner; /* this process, as rows name it */
     struct fingerprinter print;
@@ -95,9 +96,10 @@ struct job *job_new(struct shard *shard, enum store_kind kind, void *owner, void
 /* Hands it to the store. `then` always follows, never inside this call; a full queue is op.status STATUS_FULL. */
 void job_submit(struct job *job);
 void job_free(struct job *job);
-/* Hands the store what the shard submitted in this turn of its loop: one lock and one wake-up for all of it, and a
- * larger batch for one commit. Called by the loop at the end of each turn; the context is the shard. */
-void shard_send_jobs(void *context);
+/* Called by the loop at the end of each turn; the context is the shard. Of what was submitted in it, reads whose rows are in
+ * memory are run here; the store gets the others: one lock and one wake-up for all of them, and a larger batch for one
+ * commit. */
+void shard_turn(void *context);
 
 /* The store's clock, unix ms: every instant that is written into a row (leases, lives, windows, when a round is due) is made
  * from it, never from this machine's clock, which another gateway need not share. */

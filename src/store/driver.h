@@ -14,9 +14,11 @@ struct store_driver {
                                     size_t count); /* NULL: the store has no halves */
     void (*batch_sync)(struct store *store);
     void (*batch_end)(struct store *store);
-    enum status (*reader_open)(struct store_reader **out, struct store *store, struct buffer *error);
+    enum status (*reader_open)(struct store_reader **out, struct store *store, unsigned share,
+                               struct buffer *error);
     void (*reader_run)(struct store_reader *reader, struct store_op *op);
-    void (*reader_run_all)(struct store_reader *reader, struct store_op **ops, size_t count); /* or NULL */
+    void (*reader_run_all)(struct store_reader *reader, struct store_op **ops, size_t count);   /* or NULL */
+    size_t (*reader_run_now)(struct store_reader *reader, struct store_op **ops, size_t count); /* or NULL */
     void (*reader_free)(struct store_reader *reader);
     void (*idle)(struct store *store);
     void (*stats)(struct store *store, struct store_stats *out);
@@ -43,6 +45,8 @@ struct store {
 
 struct store_reader {
     const struct store_driver *driver;
+    void (*waits)(void *context); /* store_reader_tell_waits() */
+    void *waits_context;
 };
 
 /* `rest` is the URL behind "sqlite:". Errors as store_open(). */

@@ -49,6 +49,11 @@ void filter_add(struct filter *f, uint32_t hash)
     f->added++;
 }
 
+void filter_ahead(const struct filter *f, uint32_t hash)
+{
+    __builtin_prefetch(word_of(f, hash), 1);
+}
+
 bool filter_full(const struct filter *f)
 {
     return f->added > f->room * 2 && f->word_count < FILTER_BYTES_MAX / sizeof *f->words;

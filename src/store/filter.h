@@ -50,6 +50,8 @@ static inline uint32_t filter_hash(const struct digest *digest)
 }
 
 void filter_add(struct filter *f, uint32_t hash);
+/* The word of a hash that is added soon: it is fetched meanwhile. */
+void filter_ahead(const struct filter *f, uint32_t hash);
 /* True when it holds twice what it was made for, and a larger one may be made. */
 bool filter_full(const struct filter *f);
 /* False: no digest of this hash was added. */

@@ -362,8 +362,10 @@ static void pg_batch(struct store *store, struct store_op **ops, size_t count)
 
 /* ---- readers ---- */
 
-static enum status pg_reader_open(struct store_reader **out, struct store *store, struct buffer *error)
+static enum status pg_reader_open(struct store_reader **out, struct store *store, unsigned share,
+                                  struct buffer *error)
 {
+    (void)share; /* always 0: a server is waited for */
     struct pg_reader *reader = calloc(1, sizeof *reader);
     if (!reader) {
         buffer_text(error, "There is no memory for a connection to PostgreSQL.");

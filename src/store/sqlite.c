@@ -17,6 +17,8 @@
  * write is committed first, over those frames; only then is the answer "not written".
  */
 #include "store/sqlite.h"
+#include "store/sqlite_cache.h"
+#include "store/sqlite_wait.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -34,6 +36,7 @@
 struct sqlite_reader {
     struct store_reader reader;
     struct sqlite_store *store;
+    unsigned share; /* 0: it may wait */
     struct connection connection;
 };
 
@@ -244,15 +247,36 @@ static enum status sqlite_raise_covers_since(struct store *store, int64_t covers
 
 /* ---- readers ---- */
 
-static enum status reader_open(struct store_reader **out, struct store *store, struct buffer *error)
+static int reader_connect(struct sqlite_reader *r)
+{
+    if (r->connection.db)
+        return SQLITE_OK;
+    if (atomic_load(&r->store->gone))
+        return SQLITE_READONLY_DBMOVED;
+    int rc = connection_open(&r->connection, r->store, r->share ? CONNECTION_READ_NOW : CONNECTION_READ);
+    if (rc != SQLITE_OK || !r->share)
+        return rc;
+    unsigned kib = SQLITE_INNER_KIB / r->share;
+    char sql[64];
+    snprintf(sql, sizeof sql, "PRAGMA cache_size = -%u",
+             kib > SQLITE_INNER_KIB_MIN ? kib : SQLITE_INNER_KIB_MIN);
+    return sqlite3_exec(r->connection.db, sql, NULL, NULL, NULL);
+}
+
+static enum status reader_open(struct store_reader **out, struct store *store, unsigned share,
+                               struct buffer *error)
 {
     struct sqlite_store *s = (struct sqlite_store *)store;
+    *out = NULL;
+    if (share && !sqlite_wait_can())
+        return STATUS_OK;
     struct sqlite_reader *r = calloc(1, sizeof *r);
     if (!r)
         return STATUS_NO_MEMORY;
     r->reader.driver = store->driver;
     r->store = s;
-    int rc = connection_open(&r->connection, s, CONNECTION_READ);
+    r->share = share;
+    int rc = reader_connect(r);
     if (rc == SQLITE_OK) {
         *out = &r->reader;
         return STATUS_OK;
@@ -279,56 +303,67 @@ static int64_t newest(struct store_op *const *ops, size_t count)
     return when;
 }
 
+/* What a read transaction has seen besides its rows. */
+struct moment {
+    uint64_t epoch; /* of the tail */
+    int64_t covers, refuse_before;
+};
+
 /* One read transaction: the call and the holder of its key as they stood at one moment. covers_since is read in it too:
- * "no such row" and "everything since then is known" must not come from two moments. SQLITE_BUSY: identities left the
- * memory meanwhile and may be in neither place that these reads have seen. */
-static int read_once(struct sqlite_reader *r, struct store_op **ops, size_t count, int64_t *covers,
-                     int64_t *refuse_before)
+ * "no such row" and "everything since then is known" must not come from two moments. SQLITE_BUSY: identities are leaving
+ * the memory. */
+static int read_begin(struct sqlite_reader *r, struct moment *m)
 {
     struct sqlite_store *s = r->store;
-    uint64_t epoch = 0, after = 0;
-    int rc = SQLITE_OK;
-    if (!r->connection.db)
-        rc = atomic_load(&s->gone) ? SQLITE_READONLY_DBMOVED
-                                   : connection_open(&r->connection, s, CONNECTION_READ);
-    if (rc == SQLITE_OK && !s->read_only && !tail_epoch(&s->tail, &epoch))
+    int rc = reader_connect(r);
+    if (rc == SQLITE_OK && !s->read_only && !tail_epoch(&s->tail, &m->epoch))
         rc = SQLITE_BUSY;
     if (rc == SQLITE_OK)
         rc = connection_run(&r->connection, SQL_BEGIN_READ, 0, NULL);
+    if (rc == SQLITE_OK)
+        rc = meta_read(&r->connection, "covers_since_ms", &m->covers);
+    return rc == SQLITE_OK ? meta_read(&r->connection, "refuse_before_ms", &m->refuse_before) : rc;
+}
+
+/* SQLITE_BUSY: identities left the memory meanwhile and may be in neither place that these reads have seen; or a row that
+ * was found is not known to be on disk, after waiting for it if `patient`. */
+static int read_check(struct sqlite_store *s, const struct moment *m, struct store_op *const *ops,
+                      size_t count, bool patient)
+{
+    uint64_t after = 0;
+    if (s->read_only)
+        return SQLITE_OK;
+    if (!tail_epoch(&s->tail, &after) || after != m->epoch || !sync_seen(s, newest(ops, count), patient))
+        return SQLITE_BUSY;
+    return SQLITE_OK;
+}
+
+static void read_back(struct sqlite_reader *r)
+{
+    if (r->connection.db && !sqlite3_get_autocommit(r->connection.db))
+        sqlite3_exec(r->connection.db, "ROLLBACK", NULL, NULL, NULL);
+}
+
+static int read_once(struct sqlite_reader *r, struct store_op **ops, size_t count, struct moment *m)
+{
+    int rc = read_begin(r, m);
     for (size_t i = 0; rc == SQLITE_OK && i < count; i++) {
         store_op_reset(ops[i]);
-        rc = sqlite_read(s, &r->connection, ops[i]);
+        rc = sqlite_read(r->store, &r->connection, ops[i]);
     }
     if (rc == SQLITE_OK)
-        rc = meta_read(&r->connection, "covers_since_ms", covers);
-    if (rc == SQLITE_OK)
-        rc = meta_read(&r->connection, "refuse_before_ms", refuse_before);
-    if (rc == SQLITE_OK)
         rc = connection_run(&r->connection, SQL_COMMIT, 0, NULL);
-    if (rc == SQLITE_OK && !s->read_only && (!tail_epoch(&s->tail, &after) || after != epoch))
-        rc = SQLITE_BUSY;
-    if (rc == SQLITE_OK && !s->read_only && !sync_seen(s, newest(ops, count)))
-        rc = SQLITE_BUSY;
-    if (rc != SQLITE_OK && r->connection.db && !sqlite3_get_autocommit(r->connection.db))
-        sqlite3_exec(r->connection.db, "ROLLBACK", NULL, NULL, NULL);
+    if (rc == SQLITE_OK)
+        rc = read_check(r->store, m, ops, count, true);
+    if (rc != SQLITE_OK)
+        read_back(r);
     return rc;
 }
 
-static void reader_run_all(struct store_reader *reader, struct store_op **ops, size_t count)
+static void read_answer(struct sqlite_store *s, const struct moment *m, struct store_op **ops, size_t count,
+                        int rc)
 {
-    struct sqlite_reader *r = (struct sqlite_reader *)reader;
-    int64_t covers = 0, refuse_before = 0;
-    int rc = SQLITE_BUSY;
-    for (int tries = 0; rc == SQLITE_BUSY && tries < READ_TRIES; tries++)
-        rc = read_once(r, ops, count, &covers, &refuse_before);
-    if (rc != SQLITE_OK)
-        connection_close(&r->connection); /* the next read opens it anew */
-    if (rc != SQLITE_OK && count > 1) {   /* what one of them met is not its neighbours' */
-        for (size_t i = 0; i < count; i++)
-            reader_run_all(reader, &ops[i], 1);
-        return;
-    }
-    int64_t now = r->store->now_ms(r->store->context);
+    int64_t now = s->now_ms(s->context);
     for (size_t i = 0; i < count; i++) {
         struct store_op *op = ops[i];
         if (rc != SQLITE_OK) {
@@ -337,9 +372,59 @@ static void reader_run_all(struct store_reader *reader, struct store_op **ops, s
         }
         rows_settle(&op->rows, &op->memory);
         op->rows.now_ms = now;
-        op->rows.covers_since_ms = rc == SQLITE_OK ? covers : 0;
-        op->rows.refuse_before_ms = rc == SQLITE_OK && op->kind == STORE_CLAIM ? refuse_before : 0;
+        op->rows.covers_since_ms = rc == SQLITE_OK ? m->covers : 0;
+        op->rows.refuse_before_ms = rc == SQLITE_OK && op->kind == STORE_CLAIM ? m->refuse_before : 0;
     }
+}
+
+static void reader_run_all(struct store_reader *reader, struct store_op **ops, size_t count)
+{
+    struct sqlite_reader *r = (struct sqlite_reader *)reader;
+    struct moment m = {0};
+    int rc = SQLITE_BUSY;
+    sqlite_wait_tell(reader->waits, reader->waits_context);
+    for (int tries = 0; rc == SQLITE_BUSY && tries < READ_TRIES; tries++)
+        rc = read_once(r, ops, count, &m);
+    sqlite_wait_tell(NULL, NULL);
+    if (rc != SQLITE_OK)
+        connection_close(&r->connection); /* the next read opens it anew */
+    if (rc != SQLITE_OK && count > 1) {   /* what one of them met is not its neighbours' */
+        for (size_t i = 0; i < count; i++)
+            reader_run_all(reader, &ops[i], 1);
+        return;
+    }
+    read_answer(r->store, &m, ops, count, rc);
+}
+
+/* A page that would have to be waited for fails its operation, and SQLite takes the transaction back; those before it have
+ * what they found. */
+static size_t reader_run_now(struct store_reader *reader, struct store_op **ops, size_t count)
+{
+    struct sqlite_reader *r = (struct sqlite_reader *)reader;
+    struct moment m = {0};
+    size_t done = 0;
+    if (!sqlite_wait_can())
+        return 0;
+    int rc = reader_connect(r); /* waits, once after a failure */
+    sqlite_wait_refuse(true);
+    if (rc == SQLITE_OK)
+        rc = read_begin(r, &m);
+    while (rc == SQLITE_OK && done < count) {
+        store_op_reset(ops[done]);
+        rc = sqlite_read(r->store, &r->connection, ops[done]);
+        done += rc == SQLITE_OK;
+    }
+    if (rc == SQLITE_OK)
+        rc = connection_run(&r->connection, SQL_COMMIT, 0, NULL);
+    bool waits = sqlite_wait_refuse(false);
+    if (rc != SQLITE_OK)
+        read_back(r);
+    if (rc != SQLITE_OK && !waits && rc != SQLITE_BUSY)
+        connection_close(&r->connection);
+    if (!done || read_check(r->store, &m, ops, done, false) != SQLITE_OK)
+        return 0;
+    read_answer(r->store, &m, ops, done, SQLITE_OK);
+    return done;
 }
 
 static void reader_run(struct store_reader *reader, struct store_op *op)
@@ -392,6 +477,7 @@ static const struct store_driver sqlite_driver = {
     .reader_open = reader_open,
     .reader_run = reader_run,
     .reader_run_all = reader_run_all,
+    .reader_run_now = reader_run_now,
     .reader_free = reader_free,
     .idle = sqlite_idle,
     .stats = sqlite_stats,
@@ -469,9 +555,11 @@ static int sync_folder(const struct sqlite_store *s)
 
 /* SQLite counts every byte it takes under one lock; nobody asks for the sums. Too late, after another part of the
  * process began to use SQLite, it is refused and nothing is lost but time. */
-static void leave_out_sums(void)
+static void set_up_once(void)
 {
     (void)sqlite3_config(SQLITE_CONFIG_MEMSTATUS, 0);
+    (void)sqlite_cache_install();
+    (void)sqlite_wait_can(); /* the last: from here on SQLite takes no configuration */
 }
 
 enum status sqlite_store_open(struct store **out, const char *rest, const struct store_settings *settings,
@@ -479,7 +567,7 @@ enum status sqlite_store_open(struct store **out, const char *rest, const struct
 {
     enum status status = STATUS_NO_MEMORY;
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, leave_out_sums);
+    pthread_once(&once, set_up_once);
     if (!*rest) {
         buffer_text(error, "\"sqlite:\" names no file: use store = \"sqlite:PATH\".");
         return STATUS_INVALID;

@@ -43,8 +43,9 @@
 #define SQLITE_PAGE_BYTES       4096
 #define SQLITE_CACHE_KIB        8192 /* of the writer; readers have SQLITE_READER_CACHE_KIB each */
 #define SQLITE_READER_CACHE_KIB 2048
-#define SQLITE_READER_INNER_KIB                                                                              \
-    24576 /* where it is for inner pages (sqlite_cache.h): those of some 10^7 receipts */
+#define SQLITE_INNER_KIB                                                                                     \
+    49152 /* of all that read without waiting, for inner pages (sqlite_cache.h): those of some 10^7 receipts twice */
+#define SQLITE_INNER_KIB_MIN  4096         /* of each */
 #define SQLITE_BUSY_MS        2000         /* how long a batch waits for a foreign lock, e.g. of a shell */
 #define SQLITE_LOCK_PID_BYTES 24           /* of PATH.lock; what follows says that the file was a store */
 #define SQLITE_LOOK_MS        1000         /* so often at most the writer looks whether the files are there */
@@ -207,7 +208,7 @@ struct sqlite_store {
 };
 
 /* sqlite_connection.c */
-enum connection_use { CONNECTION_READ, CONNECTION_WRITE, CONNECTION_CHECKPOINT };
+enum connection_use { CONNECTION_READ, CONNECTION_READ_NOW, CONNECTION_WRITE, CONNECTION_CHECKPOINT };
 int connection_open(struct connection *c, const struct sqlite_store *s, enum connection_use use);
 void connection_close(struct connection *c);
 /* A kept statement, ready to be bound; NULL when it cannot be prepared (the connection has the error). */
@@ -377,8 +378,8 @@ void sync_end(struct sqlite_store *s);
 void sync_owed(struct sqlite_store *s);
 void sync_paid(struct sqlite_store *s, uint64_t count, bool failed);
 /* For readers, after they have read: returns when all that they can have seen is on disk, at once if what they found is
- * not as new (`newest_ms`) as what is owed. False: it may not stand, read again. */
-bool sync_seen(struct sqlite_store *s, int64_t newest_ms);
+ * not as new (`newest_ms`) as what is owed. False: it may not stand, read again; or, not `patient`, it would have to wait. */
+bool sync_seen(struct sqlite_store *s, int64_t newest_ms, bool patient);
 /* A sync has failed, and whether its commits are on disk is not known; no row of them is older than `since_ms`. Readers are not
  * told of such rows, nor that there is none, and the writer writes nothing behind them, until sync_sure(). */
 void sync_doubt(struct sqlite_store *s, int64_t since_ms);

@@ -86,16 +86,11 @@ static const char setup_checkpoint[] = "PRAGMA synchronous = FULL; PRAGMA wal_au
                                        "PRAGMA cache_size = 8";
 static const char setup_read[] = "PRAGMA query_only = ON;"
                                  "PRAGMA cache_size = -" TEXT_OF(SQLITE_READER_CACHE_KIB);
-static const char setup_read_inner[] = "PRAGMA query_only = ON;"
-                                       "PRAGMA cache_size = -" TEXT_OF(SQLITE_READER_INNER_KIB);
-
-static const char *setup(enum connection_use use, bool write, bool inner)
+static const char *setup(enum connection_use use, bool write)
 {
     if (write)
         return setup_write;
-    if (use == CONNECTION_CHECKPOINT)
-        return setup_checkpoint;
-    return inner ? setup_read_inner : setup_read;
+    return use == CONNECTION_CHECKPOINT ? setup_checkpoint : setup_read;
 }
 
 int connection_open(struct connection *c, const struct sqlite_store *s, enum connection_use use)
@@ -105,7 +100,7 @@ int connection_open(struct connection *c, const struct sqlite_store *s, enum con
     flags |= s->read_only ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE;
     if (write)
         flags |= SQLITE_OPEN_CREATE;
-    bool inner = sqlite_cache_install() && use == CONNECTION_READ;
+    bool inner = sqlite_cache_install() && use == CONNECTION_READ_NOW;
     const char *vfs = write ? sqlite_log_vfs(s->vfs) : s->vfs;
     if (write && !vfs)
         return SQLITE_NOMEM;
@@ -115,7 +110,7 @@ int connection_open(struct connection *c, const struct sqlite_store *s, enum con
     if (rc == SQLITE_OK)
         rc = sqlite3_busy_timeout(c->db, SQLITE_BUSY_MS);
     if (rc == SQLITE_OK)
-        rc = sqlite3_exec(c->db, setup(use, write, inner), NULL, NULL, NULL);
+        rc = sqlite3_exec(c->db, setup(use, write), NULL, NULL, NULL);
     if (rc == SQLITE_OK && write) {
         int grow = SQLITE_GROW_BYTES;
         sqlite3_file_control(c->db, NULL, SQLITE_FCNTL_CHUNK_SIZE, &grow);

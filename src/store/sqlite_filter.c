@@ -19,8 +19,9 @@
 #define ROOM_LEFT 4 /* a filter is made for a quarter more than there is, and a generation */
 #define NOTE_BYTES                                                                                           \
     (65536 * FILTER_HASH_BYTES) /* of one row, of those made by a migration; and of one step, about */
-#define STEP_ROWS 256           /* of one step, at most */
-#define LOOKS     64            /* notes still wanted that one purge looks at */
+#define AHEAD     (16 * FILTER_HASH_BYTES) /* a word comes from memory in the time of so many */
+#define STEP_ROWS 256                      /* of one step, at most */
+#define LOOKS     64                       /* notes still wanted that one purge looks at */
 #define DROPS                                                                                                \
     2048 /* notes that it removes: as many as it may remove rows, each of which may have been taken over once */
 
@@ -38,8 +39,11 @@ static void begin(struct sqlite_store *s)
 
 static size_t add_all(struct filter *f, const uint8_t *hashes, size_t bytes)
 {
-    for (size_t at = 0; at + FILTER_HASH_BYTES <= bytes; at += FILTER_HASH_BYTES)
+    for (size_t at = 0; at + FILTER_HASH_BYTES <= bytes; at += FILTER_HASH_BYTES) {
+        if (at + AHEAD + FILTER_HASH_BYTES <= bytes)
+            filter_ahead(f, filter_hash_at(hashes + at + AHEAD));
         filter_add(f, filter_hash_at(hashes + at));
+    }
     return bytes;
 }
 

@@ -104,15 +104,16 @@ void sync_paid(struct sqlite_store *s, uint64_t count, bool failed)
     pthread_mutex_unlock(&y->lock);
 }
 
-bool sync_seen(struct sqlite_store *s, int64_t newest_ms)
+bool sync_seen(struct sqlite_store *s, int64_t newest_ms, bool patient)
 {
     struct syncer *y = &s->syncer;
     pthread_mutex_lock(&y->lock);
     uint64_t seen = y->owed, failures = y->failures;
-    if (y->paid < seen && newest_ms >= y->owed_since_ms)
-        while (y->paid < seen && y->failures == failures)
-            pthread_cond_wait(&y->readers, &y->lock);
-    bool good = y->failures == failures && !(y->doubt && (newest_ms >= y->doubt_since_ms || !newest_ms));
+    bool owed = y->paid < seen && newest_ms >= y->owed_since_ms;
+    while (owed && patient && y->paid < seen && y->failures == failures)
+        pthread_cond_wait(&y->readers, &y->lock);
+    bool good = (!owed || patient) && y->failures == failures &&
+                !(y->doubt && (newest_ms >= y->doubt_since_ms || !newest_ms));
     pthread_mutex_unlock(&y->lock);
     return good;
 }

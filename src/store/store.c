@@ -83,7 +83,15 @@ void store_batch_end(struct store *store)
 
 enum status store_reader_open(struct store_reader **out, struct store *store, struct buffer *error)
 {
-    return store->driver->reader_open(out, store, error);
+    return store->driver->reader_open(out, store, 0, error);
+}
+
+enum status store_reader_open_now(struct store_reader **out, struct store *store, unsigned share,
+                                  struct buffer *error)
+{
+    assert(share);
+    *out = NULL;
+    return store->driver->reader_run_now ? store->driver->reader_open(out, store, share, error) : STATUS_OK;
 }
 
 void store_reader_run(struct store_reader *reader, struct store_op *op)
@@ -101,10 +109,23 @@ void store_reader_run_all(struct store_reader *reader, struct store_op **ops, si
             store_reader_run(reader, ops[i]);
 }
 
+size_t store_reader_run_now(struct store_reader *reader, struct store_op **ops, size_t count)
+{
+    return reader->driver->reader_run_now(reader, ops, count);
+}
+
 void store_reader_free(struct store_reader *reader)
 {
     if (reader)
         reader->driver->reader_free(reader);
+}
+
+void store_reader_tell_waits(struct store_reader *reader, void (*waits)(void *context), void *context)
+{
+    if (!reader)
+        return;
+    reader->waits = waits;
+    reader->waits_context = context;
 }
 
 int64_t store_clock_ms(struct store *store)

@@ -264,10 +264,21 @@ void store_batch_end(struct store *store);
 /* A second connection for LOOKUP and READ, used by one thread at a time and never blocked by store_batch(). */
 struct store_reader;
 enum status store_reader_open(struct store_reader **out, struct store *store, struct buffer *error);
+/* One for store_reader_run_now(), of `share` that share the memory for pages. *out is NULL where nothing can be read without
+ * waiting. */
+enum status store_reader_open_now(struct store_reader **out, struct store *store, unsigned share,
+                                  struct buffer *error);
 void store_reader_run(struct store_reader *reader, struct store_op *op);
 /* The same of several operations, which may all see one moment: what that costs is then paid once. */
 void store_reader_run_all(struct store_reader *reader, struct store_op **ops, size_t count);
+/* The same for a thread that must not wait: for a disk, or until what was found is durable. Runs the first operations, as
+ * long as they need not, and returns how many are answered; the others are as they were, for a reader that waits. Only
+ * LOOKUP with its tenant, and READ. */
+size_t store_reader_run_now(struct store_reader *reader, struct store_op **ops, size_t count);
 void store_reader_free(struct store_reader *reader);
+/* From now on waits(context) is called, on the thread that runs the reader, each time before it waits for a disk, where the
+ * system can tell. Where a server is asked it is not called. NULL readers are accepted. */
+void store_reader_tell_waits(struct store_reader *reader, void (*waits)(void *context), void *context);
 
 /* The store's clock now, unix ms: instants of leases and lives are made from it. Follows the database's clock where it has
  * one of its own, however wrong this machine's is. Callable from every thread. */

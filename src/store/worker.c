@@ -20,6 +20,7 @@
 #include "store/worker.h"
 
 #include "store/driver.h"
+#include "store/readers.h"
 
 #include <assert.h>
 #include <pthread.h>
@@ -33,20 +34,11 @@
  * empty all the time, and a checkpoint then costs the next batch two syncs. */
 #define IDLE_MS 20
 
-#define READS_MAX 32 /* reads of one moment: the first waits for the last */
-
 #define LANES_MAX      8
 #define WATCH_POLL_MS  100
 #define WATCH_POLL_IDS 256 /* asked about in one go */
 
 enum stage { STAGE_NONE, STAGE_QUEUED, STAGE_STANDING, STAGE_LEAVING };
-
-struct reader_thread {
-    struct worker *worker;
-    struct store_reader *reader;
-    pthread_t thread;
-    bool started;
-};
 
 struct batch {
     struct store_op **ops; /* room for batch_max */
@@ -83,20 +75,18 @@ struct worker {
     struct store *store;
     struct worker_settings settings;
     pthread_mutex_t lock;
-    pthread_cond_t reader_wake;
 
     /* Under the lock. */
-    struct list reads;
     struct watches watches;
     size_t watches_count; /* queued, standing and cancelled */
     bool stopping;
-    unsigned readers_asleep, writing; /* writers that have not ended */
+    unsigned writing; /* writers that have not ended */
 
     atomic_size_t queued; /* operations waiting or running, watches apart */
     struct lane lanes[LANES_MAX];
     unsigned lanes_count;
     pthread_mutex_t told; /* on_batch is called by one thread at a time */
-    struct reader_thread *readers;
+    struct readers *readers;
     struct poller poller;
 };
 
@@ -511,48 +501,12 @@ static void *poll_loop(void *argument)
     return NULL;
 }
 
-/* Takes the reads that wait, at most READS_MAX; one whose work is not small goes alone. Under the lock. */
-static size_t take_reads(struct worker *w, struct store_op *ops[READS_MAX])
+static void give_back_reads(void *context, struct store_op **ops, size_t count)
 {
-    size_t count = 0;
-    while (count < READS_MAX && !list_empty(&w->reads)) {
-        struct store_op *op = LIST_ENTRY(w->reads.next, struct store_op, link);
-        bool small = op->kind == STORE_LOOKUP || op->kind == STORE_READ || op->kind == STORE_CLAIM;
-        if (!small && count)
-            break;
-        list_remove(&op->link);
-        ops[count++] = op;
-        if (!small)
-            break;
-    }
-    return count;
-}
-
-static void *read_loop(void *argument)
-{
-    struct reader_thread *r = argument;
-    struct worker *w = r->worker;
-    struct store_op *ops[READS_MAX];
-    pthread_mutex_lock(&w->lock);
-    for (;;) {
-        size_t count = take_reads(w, ops);
-        if (!count) {
-            if (w->stopping)
-                break;
-            w->readers_asleep++;
-            pthread_cond_wait(&w->reader_wake, &w->lock);
-            w->readers_asleep--;
-            continue;
-        }
-        pthread_mutex_unlock(&w->lock);
-        store_reader_run_all(r->reader, ops, count);
-        for (size_t i = 0; i < count; i++)
-            give_back(w, ops[i]);
-        tell_answers(w);
-        pthread_mutex_lock(&w->lock);
-    }
-    pthread_mutex_unlock(&w->lock);
-    return NULL;
+    struct worker *w = context;
+    for (size_t i = 0; i < count; i++)
+        give_back(w, ops[i]);
+    tell_answers(w);
 }
 
 /* Whether there is room for the operation, which is then counted. Under the lock. */
@@ -578,8 +532,9 @@ static bool let_in(struct worker *w, struct store_op *op)
 
 void worker_submit_all(struct worker *w, struct list *ops)
 {
-    size_t reads = 0;
+    struct list reads;
     unsigned wake_lanes = 0; /* bit mask */
+    list_init(&reads);
     pthread_mutex_lock(&w->lock);
     for (struct list *l = ops->next, *next; l != ops; l = next) {
         struct store_op *op = LIST_ENTRY(l, struct store_op, link);
@@ -588,8 +543,7 @@ void worker_submit_all(struct worker *w, struct list *ops)
             continue;
         list_remove(l);
         if (store_op_reads(op)) {
-            list_push_back(&w->reads, l);
-            reads++;
+            list_push_back(&reads, l);
         } else {
             struct lane *lane = lane_of(w, op);
             list_push_back(&lane->writes, l);
@@ -598,14 +552,12 @@ void worker_submit_all(struct worker *w, struct list *ops)
             lane->sleeps = false; /* one wake for all that queue until it runs */
         }
     }
-    if (reads > w->readers_asleep)
-        reads = w->readers_asleep;
+    if (!list_empty(&reads)) /* a stop comes after it */
+        readers_submit(w->readers, &reads);
     pthread_mutex_unlock(&w->lock);
     for (unsigned i = 0; wake_lanes; i++, wake_lanes >>= 1)
         if (wake_lanes & 1)
             pthread_cond_signal(&w->lanes[i].wake);
-    while (reads-- > 0)
-        pthread_cond_signal(&w->reader_wake);
 }
 
 enum status worker_submit(struct worker *w, struct store_op *op)
@@ -668,14 +620,9 @@ enum status worker_start(struct worker **out, struct store *store, const struct 
     }
     w->store = store;
     w->settings = *settings;
-    if (store_readers(store) > settings->readers)
-        w->settings.readers = store_readers(store);
-    const unsigned readers = w->settings.readers;
     pthread_mutex_init(&w->lock, NULL);
     pthread_mutex_init(&w->told, NULL);
-    pthread_cond_init(&w->reader_wake, NULL);
     pthread_cond_init(&w->poller.wake, NULL);
-    list_init(&w->reads);
     w->poller.scratch.kind = STORE_READ;
     w->lanes_count = store_writers(store) < LANES_MAX ? store_writers(store) : LANES_MAX;
     bool lanes = true;
@@ -691,23 +638,19 @@ enum status worker_start(struct worker **out, struct store *store, const struct 
             lanes = lanes && b->ops;
         }
     }
-    w->readers = calloc(readers, sizeof *w->readers);
-    if (!lanes || !w->readers || watches_init(&w->watches, settings->watches_max) != STATUS_OK) {
+    if (!lanes || watches_init(&w->watches, settings->watches_max) != STATUS_OK) {
         buffer_text(error, "There is no memory for the store's threads.");
         goto done;
     }
-    for (unsigned i = 0; i < readers; i++) {
-        struct reader_thread *r = &w->readers[i];
-        r->worker = w;
-        status = store_reader_open(&r->reader, store, error);
-        if (status != STATUS_OK)
-            goto done;
-        r->started = pthread_create(&r->thread, NULL, read_loop, r) == 0;
-        if (!r->started)
-            break;
-    }
-    bool started = w->readers[readers - 1].started;
-    if (started && store_shared(store)) {
+    const struct readers_settings reads = {
+        .at_once = settings->readers > store_readers(store) ? settings->readers : store_readers(store),
+        .give_back = give_back_reads,
+        .context = w};
+    status = readers_start(&w->readers, store, &reads, error);
+    if (status != STATUS_OK)
+        goto done;
+    bool started = true;
+    if (store_shared(store)) {
         status = store_reader_open(&w->poller.reader, store, error);
         if (status != STATUS_OK)
             goto done;
@@ -736,17 +679,12 @@ void worker_stop(struct worker *w)
     w->stopping = true;
     for (unsigned i = 0; i < w->lanes_count; i++)
         pthread_cond_broadcast(&w->lanes[i].wake);
-    pthread_cond_broadcast(&w->reader_wake);
     pthread_cond_broadcast(&w->poller.wake);
     pthread_mutex_unlock(&w->lock);
     for (unsigned i = 0; i < w->lanes_count; i++)
         if (w->lanes[i].started)
             pthread_join(w->lanes[i].thread, NULL);
-    for (unsigned i = 0; w->readers && i < w->settings.readers; i++) {
-        if (w->readers[i].started)
-            pthread_join(w->readers[i].thread, NULL);
-        store_reader_free(w->readers[i].reader);
-    }
+    readers_stop(w->readers);
     if (w->poller.started)
         pthread_join(w->poller.thread, NULL);
     store_reader_free(w->poller.reader);
@@ -759,9 +697,7 @@ void worker_stop(struct worker *w)
         free(w->lanes[i].batches[1].ops);
         pthread_cond_destroy(&w->lanes[i].wake);
     }
-    free(w->readers);
     pthread_mutex_destroy(&w->lock);
     pthread_mutex_destroy(&w->told);
-    pthread_cond_destroy(&w->reader_wake);
     free(w);
 }
