@@ -2,6 +2,7 @@
 #include "sim/world_disk.h"
 
 #include "base/buffer.h"
+#include "sim/lost_pages.h"
 
 #include <assert.h>
 #include <sqlite3.h>
@@ -25,6 +26,7 @@ struct disk_file {
     struct change *changes;
     size_t change_count, change_capacity;
     struct buffer memory;
+    struct lost_pages lost; /* by syncs that failed */
     /* What the processes of this machine share about it; gone with them. */
     void *regions[REGIONS_MAX];
     int region_count, mapped;
@@ -117,6 +119,40 @@ static void forget_changes(struct disk_file *f)
     buffer_clear(&f->memory);
 }
 
+/* The bytes as they are on disk, of `f->size` and more where the file was cut since; the caller frees them. */
+static unsigned char *safe_bytes(const struct disk_file *f)
+{
+    const unsigned char *memory = (const unsigned char *)f->memory.data;
+    size_t size = f->size;
+    for (size_t i = 0; i < f->change_count; i++) {
+        size_t before = (size_t)f->changes[i].size_before,
+               end = (size_t)f->changes[i].offset + f->changes[i].len;
+        size = before > size ? before : size;
+        size = end > size ? end : size;
+    }
+    unsigned char *safe = calloc(1, size + 1);
+    if (!safe)
+        abort();
+    memcpy(safe, f->bytes, f->size);
+    for (size_t i = f->change_count; i-- > 0;)
+        memcpy(safe + f->changes[i].offset, memory + f->changes[i].at, f->changes[i].len);
+    return safe;
+}
+
+/* A file's length and its cuts are saved all the same: they are the file system's own, in its journal. */
+static void fail_changes(struct disk_file *f)
+{
+    unsigned char *safe = safe_bytes(f);
+    lost_pages_failed(&f->lost);
+    for (size_t at = 0; at < f->size; at += LOST_PAGE_BYTES) {
+        size_t len = f->size - at < LOST_PAGE_BYTES ? f->size - at : LOST_PAGE_BYTES;
+        if (memcmp(safe + at, f->bytes + at, len) != 0)
+            lost_pages_add(&f->lost, (int64_t)at, safe + at, len);
+    }
+    free(safe);
+    forget_changes(f);
+}
+
 static void put(struct disk_file *f, const unsigned char *from, size_t len, int64_t offset)
 {
     size_t end = (size_t)offset + len;
@@ -127,6 +163,7 @@ static void put(struct disk_file *f, const unsigned char *from, size_t len, int6
     buffer_append(&f->memory, f->bytes + offset, len); /* before: zeros where the file was shorter */
     memcpy(f->bytes + offset, from, len);
     buffer_append(&f->memory, from, len);
+    lost_pages_write(&f->lost, offset, len);
 }
 
 static void cut(struct disk_file *f, int64_t size)
@@ -136,15 +173,24 @@ static void cut(struct disk_file *f, int64_t size)
     c->truncation = true;
     buffer_append(&f->memory, f->bytes + (gone ? size : 0), gone);
     set_size(f, (size_t)size);
+    lost_pages_cut(&f->lost, size);
+}
+
+/* Of what a sync failed to save, a dirty page may have been written since, and another one by the sync that failed. */
+static void lose_pages(struct disk_file *f, enum disk_loss loss)
+{
+    for (size_t i = 0; i < f->lost.count; i++) {
+        const struct lost_page *page = &f->lost.pages[i];
+        size_t at = (size_t)page->offset;
+        if (at < f->size && (loss == DISK_LOSES_ALL || prng_below(&disk.random, 2)))
+            memcpy(f->bytes + at, page->was, f->size - at < LOST_PAGE_BYTES ? f->size - at : LOST_PAGE_BYTES);
+    }
+    lost_pages_clear(&f->lost);
 }
 
 /* Back to what was safe, and forward again with what the loss leaves. */
 static void lose(struct disk_file *f, enum disk_loss loss)
 {
-    if (loss == DISK_LOSES_NOTHING || !f->change_count) {
-        forget_changes(f);
-        return;
-    }
     const unsigned char *memory = (const unsigned char *)f->memory.data;
     for (size_t i = f->change_count; i-- > 0;) {
         const struct change *c = &f->changes[i];
@@ -173,6 +219,7 @@ static void lose(struct disk_file *f, enum disk_loss loss)
         }
     }
     forget_changes(f);
+    lose_pages(f, loss);
 }
 
 /* ---- one open file ------------------------------------------------------------------------------------------ */
@@ -221,9 +268,15 @@ static int do_truncate(sqlite3_file *file, sqlite3_int64 size)
 static int do_sync(sqlite3_file *file, int flags)
 {
     (void)flags;
-    if (dead() || meets(DISK_SYNC_ERROR))
+    struct disk_file *f = of(file)->file;
+    if (dead())
         return SQLITE_IOERR_FSYNC;
-    forget_changes(of(file)->file);
+    if (meets(DISK_SYNC_ERROR)) {
+        fail_changes(f);
+        return SQLITE_IOERR_FSYNC;
+    }
+    forget_changes(f);
+    lost_pages_synced(&f->lost);
     return SQLITE_OK;
 }
 
@@ -459,6 +512,7 @@ static int do_delete(sqlite3_vfs *vfs, const char *name, int sync)
     f->exists = false;
     f->size = 0;
     forget_changes(f);
+    lost_pages_clear(&f->lost);
     return SQLITE_OK;
 }
 
@@ -538,6 +592,7 @@ enum status disk_begin(uint64_t seed)
         f->exists = false;
         f->size = 0;
         forget_changes(f);
+        lost_pages_clear(&f->lost);
     }
     disk.off = false;
     disk_arm(DISK_WELL, 0, false);
@@ -551,6 +606,7 @@ void disk_end(void)
         free(f->bytes);
         free(f->changes);
         buffer_fini(&f->memory);
+        lost_pages_fini(&f->lost);
         memset(f, 0, sizeof *f);
     }
 }
@@ -582,7 +638,8 @@ void disk_power_on(enum disk_loss loss)
 {
     for (int i = 0; i < FILES_MAX; i++) {
         assert(!disk.files[i].mapped && !disk.files[i].shared);
-        lose(&disk.files[i], loss);
+        if (loss != DISK_LOSES_NOTHING)
+            lose(&disk.files[i], loss);
     }
     disk.off = false;
     disk_arm(DISK_WELL, 0, false);

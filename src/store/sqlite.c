@@ -18,6 +18,7 @@
  */
 #include "store/sqlite.h"
 #include "store/sqlite_cache.h"
+#include "store/sqlite_log.h"
 #include "store/sqlite_wait.h"
 
 #include <assert.h>
@@ -604,6 +605,7 @@ enum status sqlite_store_open(struct store **out, const char *rest, const struct
     status = s->read_only || s->vfs ? STATUS_OK : lock_take(s, error);
     if (status != STATUS_OK)
         goto done;
+    bool renewed = s->read_only || sqlite_log_renew(s->vfs, s->log_path) == SQLITE_OK;
     int rc = connection_open(&s->writer, s, CONNECTION_WRITE);
     if (rc == SQLITE_OK)
         rc =
@@ -613,7 +615,7 @@ enum status sqlite_store_open(struct store **out, const char *rest, const struct
     if (rc == SQLITE_OK && status == STATUS_OK) {
         file_begin(s);
         rc = sqlite_load(s);
-        if (rc == SQLITE_OK && !s->read_only && sync_now(s) != SQLITE_OK)
+        if (rc == SQLITE_OK && !s->read_only && (!renewed || sync_now(s) != SQLITE_OK))
             sync_doubt(s, INT64_MIN); /* what a process that died has committed may not be on disk */
     }
     if (rc != SQLITE_OK)

@@ -101,8 +101,9 @@ int connection_open(struct connection *c, const struct sqlite_store *s, enum con
     if (write)
         flags |= SQLITE_OPEN_CREATE;
     bool inner = sqlite_cache_install() && use == CONNECTION_READ_NOW;
-    const char *vfs = write ? sqlite_log_vfs(s->vfs) : s->vfs;
-    if (write && !vfs)
+    bool moves = write || (use == CONNECTION_CHECKPOINT && !s->read_only);
+    const char *vfs = moves ? sqlite_log_vfs(s->vfs) : s->vfs;
+    if (moves && !vfs)
         return SQLITE_NOMEM;
     sqlite_cache_keep_inner(inner);
     int rc = sqlite3_open_v2(s->path, &c->db, flags, vfs);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "store/sqlite_log.h"
 
+#include "store/sqlite_moved.h"
+
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -150,6 +152,41 @@ int sqlite_log_sync(sqlite3_file *log)
     return base->pMethods->xSync(base, SQLITE_SYNC_NORMAL);
 }
 
+static int write_again(sqlite3_file *log, unsigned char *bytes, int room)
+{
+    sqlite3_int64 size = 0;
+    int rc = log->pMethods->xFileSize(log, &size);
+    for (sqlite3_int64 at = 0; rc == SQLITE_OK && at < size; at += room) {
+        int len = size - at < room ? (int)(size - at) : room;
+        rc = log->pMethods->xRead(log, bytes, len, at);
+        if (rc == SQLITE_OK)
+            rc = log->pMethods->xWrite(log, bytes, len, at);
+    }
+    return rc == SQLITE_OK && size ? log->pMethods->xSync(log, SQLITE_SYNC_NORMAL) : rc;
+}
+
+int sqlite_log_renew(const char *name, const char *path)
+{
+    sqlite3_vfs *vfs = sqlite3_vfs_find(name);
+    int there = 0;
+    if (!vfs)
+        return SQLITE_ERROR;
+    int rc = vfs->xAccess(vfs, path, SQLITE_ACCESS_EXISTS, &there);
+    if (rc != SQLITE_OK || !there)
+        return rc;
+    sqlite3_file *log = calloc(1, (size_t)vfs->szOsFile);
+    unsigned char *bytes = malloc(GATHERED_BYTES_MAX);
+    rc = log && bytes ? vfs->xOpen(vfs, path, log, SQLITE_OPEN_WAL | SQLITE_OPEN_READWRITE, NULL)
+                      : SQLITE_NOMEM;
+    if (rc == SQLITE_OK)
+        rc = write_again(log, bytes, GATHERED_BYTES_MAX);
+    if (log && log->pMethods)
+        log->pMethods->xClose(log);
+    free(log);
+    free(bytes);
+    return rc;
+}
+
 /* ---- the VFS ---- */
 
 static sqlite3_vfs *base_of(sqlite3_vfs *vfs)
@@ -160,8 +197,12 @@ static sqlite3_vfs *base_of(sqlite3_vfs *vfs)
 static int vfs_open(sqlite3_vfs *vfs, const char *name, sqlite3_file *file, int flags, int *out_flags)
 {
     sqlite3_vfs *base = base_of(vfs);
-    if (!(flags & SQLITE_OPEN_WAL))
-        return base->xOpen(base, name, file, flags, out_flags);
+    if (!(flags & SQLITE_OPEN_WAL)) {
+        int opened = base->xOpen(base, name, file, flags, out_flags);
+        if (opened != SQLITE_OK || !(flags & SQLITE_OPEN_MAIN_DB) || sqlite_moved_watch(file))
+            return opened;
+        return SQLITE_CANTOPEN; /* SQLite closes it */
+    }
     struct log_file *f = (struct log_file *)file;
     memset(f, 0, sizeof *f);
     f->gathered = malloc(GATHERED_BYTES_MAX);

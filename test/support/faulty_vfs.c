@@ -2,6 +2,7 @@
 #include "faulty_vfs.h"
 
 #include "base/prng.h"
+#include "sim/lost_pages.c"
 
 #include <assert.h>
 #include <fcntl.h>
@@ -25,6 +26,7 @@ struct undo {
 struct disk_file {
     char path[PATH_BYTES];
     struct undo *undo; /* the newest first */
+    struct lost_pages lost;
 };
 
 struct faulty_file {
@@ -70,6 +72,37 @@ static void forget(struct disk_file *file)
     }
 }
 
+static unsigned char *read_all(sqlite3_file *real, sqlite3_int64 size, sqlite3_int64 room)
+{
+    unsigned char *bytes = calloc(1, (size_t)room + 1);
+    assert(bytes && size <= room);
+    if (size)
+        real->pMethods->xRead(real, bytes, (int)size, 0);
+    return bytes;
+}
+
+static void fail_writes(struct faulty_file *f)
+{
+    sqlite3_int64 size = 0, room = 0;
+    f->real->pMethods->xFileSize(f->real, &size);
+    room = size;
+    for (const struct undo *u = f->disk->undo; u; u = u->older)
+        if (u->offset + (sqlite3_int64)u->len > room)
+            room = u->offset + (sqlite3_int64)u->len;
+    unsigned char *bytes = read_all(f->real, size, room), *safe = read_all(f->real, size, room);
+    for (const struct undo *u = f->disk->undo; u; u = u->older)
+        memcpy(safe + u->offset, u->before, u->len);
+    lost_pages_failed(&f->disk->lost);
+    for (sqlite3_int64 at = 0; at < size; at += LOST_PAGE_BYTES) {
+        size_t len = (size_t)(size - at < LOST_PAGE_BYTES ? size - at : LOST_PAGE_BYTES);
+        if (memcmp(safe + at, bytes + at, len) != 0)
+            lost_pages_add(&f->disk->lost, at, safe + at, len);
+    }
+    free(bytes);
+    free(safe);
+    forget(f->disk);
+}
+
 static void remember(struct faulty_file *f, sqlite3_int64 offset, sqlite3_int64 len)
 {
     if (!f->disk)
@@ -83,6 +116,7 @@ static void remember(struct faulty_file *f, sqlite3_int64 offset, sqlite3_int64 
         f->real->pMethods->xRead(f->real, u->before, (int)len, offset); /* a short read leaves zeros */
     u->older = f->disk->undo;
     f->disk->undo = u;
+    lost_pages_write(&f->disk->lost, offset, (size_t)len);
 }
 
 static int do_close(sqlite3_file *file)
@@ -116,6 +150,8 @@ static int do_truncate(sqlite3_file *file, sqlite3_int64 size)
         return SQLITE_IOERR_TRUNCATE;
     f->real->pMethods->xFileSize(f->real, &old);
     remember(f, size, old > size ? old - size : 0);
+    if (f->disk)
+        lost_pages_cut(&f->disk->lost, size);
     return f->real->pMethods->xTruncate(f->real, size);
 }
 
@@ -123,11 +159,14 @@ static int do_sync(sqlite3_file *file, int flags)
 {
     struct faulty_file *f = of(file);
     (void)flags; /* a sync costs nothing here: the power cut is ours, not the machine's */
-    if (fails(FAULT_SYNC))
-        return SQLITE_IOERR_FSYNC;
-    if (f->disk)
+    bool failed = fails(FAULT_SYNC);
+    if (failed && f->disk && !disk.off)
+        fail_writes(f);
+    if (!failed && f->disk) {
         forget(f->disk);
-    return SQLITE_OK;
+        lost_pages_synced(&f->disk->lost);
+    }
+    return failed ? SQLITE_IOERR_FSYNC : SQLITE_OK;
 }
 
 static int do_size(sqlite3_file *file, sqlite3_int64 *size)
@@ -239,8 +278,9 @@ static int do_delete(sqlite3_vfs *vfs, const char *name, int sync)
     (void)vfs;
     if (disk.off)
         return SQLITE_IOERR_DELETE;
-    forget(file_of(
-        name)); /* an entry of a folder is on disk at once: the case that hurts more is a lost write */
+    struct disk_file *file = file_of(name);
+    forget(file); /* an entry of a folder is on disk at once: the case that hurts more is a lost write */
+    lost_pages_clear(&file->lost);
     return disk.real->xDelete(disk.real, name, sync);
 }
 
@@ -280,6 +320,15 @@ void faulty_vfs_arm(enum fault kind, int64_t n, bool forever)
     disk.failures = 0;
 }
 
+void faulty_vfs_anew(void)
+{
+    for (int i = 0; i < FILES_MAX; i++) {
+        forget(&disk.files[i]);
+        lost_pages_fini(&disk.files[i].lost);
+    }
+    faulty_vfs_arm(FAULT_NONE, 0, false);
+}
+
 int64_t faulty_vfs_failures(void)
 {
     return disk.failures;
@@ -302,22 +351,35 @@ static void take_back(int fd, const struct undo *u, size_t keep)
         abort();
 }
 
+static void lose(struct disk_file *file, struct prng *prng)
+{
+    int fd = file->undo || file->lost.count ? open(file->path, O_RDWR) : -1;
+    if (fd < 0)
+        return;
+    for (const struct undo *u = file->undo; u; u = u->older) {
+        uint64_t fate = prng_below(prng, 4); /* kept, torn, or (two in four) lost */
+        if (fate > 0)
+            take_back(fd, u, fate == 1 ? u->len / 2 : 0);
+    }
+    off_t size = lseek(fd, 0, SEEK_END);
+    for (size_t i = 0; i < file->lost.count; i++) {
+        const struct lost_page *lost = &file->lost.pages[i];
+        size_t left = size > lost->offset ? (size_t)(size - lost->offset) : 0;
+        size_t len = left < LOST_PAGE_BYTES ? left : LOST_PAGE_BYTES;
+        if (len && prng_below(prng, 2) && pwrite(fd, lost->was, len, lost->offset) < 0)
+            abort();
+    }
+    close(fd);
+    forget(file);
+    lost_pages_clear(&file->lost);
+}
+
 void faulty_vfs_power_on(uint64_t seed)
 {
     struct prng prng;
     prng_seed(&prng, seed);
-    for (int i = 0; i < FILES_MAX; i++) {
-        struct disk_file *file = &disk.files[i];
-        int fd = file->undo ? open(file->path, O_RDWR) : -1;
-        for (const struct undo *u = file->undo; fd >= 0 && u; u = u->older) {
-            uint64_t fate = prng_below(&prng, 4); /* kept, torn, or (two in four) lost */
-            if (fate > 0 && seed != FAULTY_VFS_KEEP)
-                take_back(fd, u, fate == 1 ? u->len / 2 : 0);
-        }
-        if (fd >= 0)
-            close(fd);
-        forget(file);
-    }
+    for (int i = 0; i < FILES_MAX && seed != FAULTY_VFS_KEEP; i++)
+        lose(&disk.files[i], &prng);
     disk.off = false;
     faulty_vfs_arm(FAULT_NONE, 0, false);
 }

@@ -27,7 +27,7 @@ static enum status bench_open(struct store **out, const char *owner, struct buff
 
 static void bench_clean(void)
 {
-    faulty_vfs_arm(FAULT_NONE, 0, false);
+    faulty_vfs_anew();
     scratch_remove("faulty.db");
 }
 
@@ -85,6 +85,15 @@ static void expect_as_answered(const struct story *s)
     look(&op, "B");
     EXPECT_TEXT(op.rows.call.result_body, "B's answer");
     store_op_fini(&op);
+}
+
+static enum call_state state_of(const char *call_id)
+{
+    struct store_op op = {0};
+    look(&op, call_id);
+    enum call_state state = op.rows.call.state;
+    store_op_fini(&op);
+    return state;
 }
 
 static void look_through(struct store_reader *reader, const char *call_id)
@@ -303,6 +312,39 @@ static void what_is_there_is_never_denied(void **state)
                 store = NULL;
             }
     assert_true(refused > 0);
+    bench_clean();
+}
+
+/* The sync of an ending fails and the process dies: the next one finds it in the log, since the system still shows it, and
+ * tells of it. The power goes after that. */
+static void what_a_start_tells_stands(void **state)
+{
+    (void)state;
+    int told = 0;
+    for (uint64_t seed = 1; seed <= 40; seed++) {
+        struct store_op op = {0}, *list[] = {&op};
+        bench_clean();
+        open_as("first");
+        ask_end(&op, claim("A", "k1", "f1"), 1, STATE_SUCCESS, "A's answer");
+        faulty_vfs_arm(FAULT_SYNC, 1, true);
+        store_batch(store, list, 1);
+        assert_int_equal(op.status, STATUS_UNKNOWN);
+        store_op_fini(&op);
+        faulty_vfs_power_off();
+        store_close(store);
+        faulty_vfs_power_on(FAULTY_VFS_KEEP);
+        open_as("first");
+        enum call_state before = state_of("A");
+        told += before == STATE_SUCCESS;
+        faulty_vfs_power_off();
+        store_close(store);
+        faulty_vfs_power_on(seed);
+        open_as("first");
+        assert_int_equal(state_of("A"), before);
+        store_close(store);
+        store = NULL;
+    }
+    assert_int_equal(told, 40);
     bench_clean();
 }
 
@@ -556,6 +598,7 @@ int main(void)
         cmocka_unit_test(memory_that_runs_out_is_answered_truly),
         cmocka_unit_test(every_fault_of_opening_is_a_sentence),
         cmocka_unit_test(what_is_there_is_never_denied),
+        cmocka_unit_test(what_a_start_tells_stands),
         cmocka_unit_test(what_was_answered_survives_power_cuts),
         cmocka_unit_test(what_has_only_begun_is_there_from_its_beginning_or_not),
         cmocka_unit_test(what_was_answered_survives_kill_9),
