@@ -120,7 +120,9 @@ def fill(options, place, count):
 def grown_once(options, work, callee, stores, number, nginx):
     """One repeat: start-up, lookups and unique calls on the small and on the full store, in an order that turns. The
     small one is a copy, so that it does not grow from repeat to repeat. Nothing is answered from memory here: the
-    gateway's cache of ended receipts is off. Both are at rest: what the repeat before has written has its sketches."""
+    gateway's cache of ended receipts is off. Both are at rest: what the repeat before has written has its sketches. The
+    files are in the system's page cache, read once before; what the store does where a tenth of its pages is not is
+    measured besides, on the full one."""
     result = {}
     place, told = stores["small"]
     copy = pathlib.Path(work) / f"small-{number}.db"
@@ -131,6 +133,7 @@ def grown_once(options, work, callee, stores, number, nginx):
     for size in order:
         place, told = stores[size]
         bench_fill(options, place, 0, 0)
+        read_once(place)
         with harness.start_gateway(options.samekey, work, callee.port, f"{size}-{number}", store=place,
                                    settings="memory_bytes_max = 0") as gateway:
             lookups = harness.measured(options.build, callee, gateway, "receipt", 64, options.seconds,
@@ -138,10 +141,35 @@ def grown_once(options, work, callee, stores, number, nginx):
             calls = harness.measured(options.build, callee, gateway, "unique", 256, options.seconds,
                                      warmup=options.warmup)
             result[size] = {"start_s": gateway.ready_s, "receipt": lookups, "unique": calls}
+            if size == "full":
+                put_out(place, 10, number)
+                result["cold"] = harness.measured(options.build, callee, gateway, "receipt", 64, options.seconds,
+                                                  set=told["rows"], seed=told["seed"], no_prime=True)
         if size == order[0]:
             result["nginx"] = harness.measured(options.build, callee, nginx, "get", 64, options.seconds,
                                                warmup=options.warmup)
     return result
+
+
+PIECE_BYTES = 64 * 1024
+
+
+def read_once(place):
+    """Into the system's page cache, as far as that takes it."""
+    with open(place, "rb", buffering=0) as file:
+        while file.read(1 << 20):
+            pass
+
+
+def put_out(place, percent, seed):
+    """So much of the file goes out of the system's page cache, in pieces chosen anew for each seed."""
+    pieces = place.stat().st_size // PIECE_BYTES
+    file = os.open(place, os.O_RDONLY)
+    try:
+        for piece in random.Random(seed).sample(range(pieces), pieces * percent // 100):
+            os.posix_fadvise(file, piece * PIECE_BYTES, PIECE_BYTES, os.POSIX_FADV_DONTNEED)
+    finally:
+        os.close(file)
 
 
 def stored_bytes(place, samples=5000):

@@ -96,6 +96,8 @@ def targets():
                  *ratio(("receipt", 64, "gateway"), [("get", 64, "nginx")]))
     yield Target("disk", "receipt queries from disk × nginx plain proxy", "64 connections, full store", 0.75, 1.2,
                  *group("growth", lambda r: r["full"]["receipt"]["per_s"] / r["nginx"]["per_s"]))
+    yield Target("disk", "the same, a tenth of its pages not in the system's page cache", "64 connections, full store", None, None,
+                 *group("growth", lambda r: r["cold"]["per_s"] / r["nginx"]["per_s"]))
     yield Target("get", "GET passed through × nginx plain proxy", "64 connections", 0.8, 1.1,
                  *ratio(("get", 64, "gateway"), [("get", 64, "nginx")]))
     for connections, must, aim in ((64, 60, 45), (256, 50, 36)):

@@ -20,7 +20,7 @@ struct store_driver {
     void (*reader_run_all)(struct store_reader *reader, struct store_op **ops, size_t count);   /* or NULL */
     size_t (*reader_run_now)(struct store_reader *reader, struct store_op **ops, size_t count); /* or NULL */
     void (*reader_free)(struct store_reader *reader);
-    void (*idle)(struct store *store);
+    bool (*idle)(struct store *store);
     void (*stats)(struct store *store, struct store_stats *out);
     enum status (*raise_covers_since)(struct store *store, int64_t covers_since_ms);
     /* As store_secret(); with `anew` a new one is made, whether there was one or not. NULL: it keeps none. */

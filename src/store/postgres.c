@@ -438,9 +438,10 @@ static enum status pg_reader_ended(struct store_reader *reader, const int64_t *i
 
 /* ---- the rest ---- */
 
-static void pg_idle(struct store *store)
+static bool pg_idle(struct store *store)
 {
     (void)store;
+    return false;
 }
 
 static void pg_stats(struct store *store, struct store_stats *out)

@@ -32,7 +32,7 @@
 #include <unistd.h>
 
 #define READ_TRIES 4 /* of a read that identities slipped away from */
-#define IDLE_STEPS 8 /* towards the filter of identities, in a pause */
+#define IDLE_STEPS 4 /* towards the filter of identities, in a pause */
 
 struct sqlite_reader {
     struct store_reader reader;
@@ -190,14 +190,16 @@ void sqlite_lose(struct sqlite_store *s)
 
 /* ---- work between batches ---- */
 
-static void sqlite_idle(struct store *store)
+static bool sqlite_idle(struct store *store)
 {
     struct sqlite_store *s = (struct sqlite_store *)store;
     if (!file_gone(s, false))
         (void)sync_sure(s);
     checkpoint_look(s, true);
-    for (int i = 0; i < IDLE_STEPS; i++)
-        known_step(s);
+    bool more = true;
+    for (int i = 0; i < IDLE_STEPS && more; i++)
+        more = known_step(s);
+    return more;
 }
 
 static int64_t file_bytes(const char *path, const char *more)

@@ -301,8 +301,8 @@ int identity_load(struct sqlite_store *s);
 /* All was read anew: a filter that could not be made is tried again. */
 void known_begin(struct sqlite_store *s);
 void known_fini(struct sqlite_store *s);
-/* One step towards the filter that is wanted, outside of a transaction; nothing if there is one. */
-void known_step(struct sqlite_store *s);
+/* One step towards the filter that is wanted, outside of a transaction; nothing if there is one. True: there are more. */
+bool known_step(struct sqlite_store *s);
 /* False: the digest is in no table of identities. */
 bool known_perhaps(const struct sqlite_store *s, const struct digest *digest);
 /* Notes digests by their hashes, which are about to leave the tail or are written past it; they name rows from `oldest` to

@@ -76,19 +76,20 @@ static int read_notes(struct sqlite_store *s)
     return rc;
 }
 
-void known_step(struct sqlite_store *s)
+bool known_step(struct sqlite_store *s)
 {
     struct known *k = &s->known;
     if (!s->loaded || s->read_only || k->given_up)
-        return;
+        return false;
     if (!k->next.words && k->complete && !filter_full(&k->now))
-        return;
+        return false;
     if (!k->next.words)
         begin(s);
     if (!k->given_up && read_notes(s) != SQLITE_OK) {
         filter_fini(&k->next);
         k->given_up = true;
     }
+    return k->next.words != NULL;
 }
 
 void known_begin(struct sqlite_store *s)

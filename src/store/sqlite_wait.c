@@ -24,7 +24,7 @@ static ssize_t read_now(int file, void *to, size_t len, off64_t at)
 {
     struct iovec place = {.iov_base = to, .iov_len = len};
     ssize_t got = syscall(SYS_preadv2, file, &place, 1L, (long)at, (long)((uint64_t)at >> 32), RWF_NOWAIT);
-    if (got < 0 && errno != EAGAIN && errno != EINTR)
+    if (got < 0 && (errno == EOPNOTSUPP || errno == EINVAL || errno == ENOSYS))
         atomic_store(&cannot, true);
     return got;
 }

@@ -155,9 +155,9 @@ enum status store_reader_ended(struct store_reader *reader, const int64_t *ids, 
     return reader->driver->reader_ended(reader, ids, count, ended, ended_count);
 }
 
-void store_idle(struct store *store)
+bool store_idle(struct store *store)
 {
-    store->driver->idle(store);
+    return store->driver->idle(store);
 }
 
 void store_stats(struct store *store, struct store_stats *out)

@@ -293,8 +293,9 @@ unsigned store_readers(const struct store *store);
 enum status store_reader_ended(struct store_reader *reader, const int64_t *ids, size_t count, int64_t *ended,
                                size_t *ended_count);
 
-/* Work that is better done while nothing waits: checkpoints. Called by the writer thread when its queue is empty. */
-void store_idle(struct store *store);
+/* Work that is better done while nothing waits: checkpoints. Called by the writer thread when its queue is empty. Takes some
+ * milliseconds at most; true: there is more, for another call. */
+bool store_idle(struct store *store);
 /* Rows and bytes as of the last batch. Callable from every thread. */
 void store_stats(struct store *store, struct store_stats *out);
 

@@ -425,7 +425,8 @@ static void *write_loop(void *argument)
 {
     struct lane *lane = argument;
     struct worker *w = lane->worker;
-    bool rested = false; /* the store has done its own work since the last batch */
+    bool rested = false,
+         more = false; /* the store has done its own work since the last batch; or has more of it */
     struct list cancelled;
     list_init(&cancelled);
     pthread_mutex_lock(&w->lock);
@@ -442,16 +443,17 @@ static void *write_loop(void *argument)
             }
             if (w->stopping)
                 break;
-            lane_sleep(lane, !rested);
+            if (!more)
+                lane_sleep(lane, !rested);
             if (!rested && lane_has_none(lane)) {
                 pthread_mutex_unlock(&w->lock);
-                store_idle(w->store);
+                more = store_idle(w->store);
                 pthread_mutex_lock(&w->lock);
-                rested = true;
+                rested = !more;
             }
             continue;
         }
-        rested = false;
+        rested = more = false;
         pthread_mutex_unlock(&w->lock);
         answer_cancelled(w, &cancelled);
         if (batch->count)
