@@ -109,7 +109,7 @@ int connection_open(struct connection *c, const struct sqlite_store *s, enum con
     int rc = sqlite3_open_v2(s->path, &c->db, flags, vfs);
     sqlite_cache_keep_inner(false);
     if (rc == SQLITE_OK)
-        rc = sqlite3_busy_timeout(c->db, SQLITE_BUSY_MS);
+        rc = sqlite3_busy_timeout(c->db, use == CONNECTION_READ_NOW ? 0 : SQLITE_BUSY_MS);
     if (rc == SQLITE_OK)
         rc = sqlite3_exec(c->db, setup(use, write), NULL, NULL, NULL);
     if (rc == SQLITE_OK && write) {
