@@ -157,8 +157,6 @@ static enum status shard_start(struct gateway *g, struct thread *t, size_t index
     shard->gateway = g;
     shard->index = index;
     shard->worker = g->worker;
-    shard->reader =
-        index < g->count ? open_reader(g) : NULL; /* the last one takes no requests for receipts */
     shard->ids = &g->ids;
     shard->owner = g->owner;
     shard->metrics = g->metrics;
@@ -178,6 +176,8 @@ static enum status shard_start(struct gateway *g, struct thread *t, size_t index
         net_loop_on_rest(shard->loop, shard_turn, shard);
         volley_use_ring(net_loop_volley(shard->loop), g->setup->settings->io_uring);
     }
+    if (status == STATUS_OK && index < g->count) /* the last one takes no requests for receipts */
+        shard->reader = open_reader(g);
     if (status == STATUS_OK)
         status = fingerprinter_init(&shard->print);
     if (status == STATUS_OK)

@@ -9,7 +9,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FILES_MAX = 8, NAME_BYTES = 64, REGIONS_MAX = 64, SECTOR_BYTES = 512, SHM_LOCKS = SQLITE_SHM_NLOCK };
+enum {
+    FILES_MAX = 8,
+    NAME_BYTES = 64,
+    REGIONS_MAX = 64,
+    SECTOR_BYTES = 512,
+    SHM_LOCKS = SQLITE_SHM_NLOCK,
+    CUT_SOON = 60
+};
 
 /* One change since the file's last sync. The bytes before and after it stand one behind the other in `memory`. */
 struct change {
@@ -173,7 +180,6 @@ static void cut(struct disk_file *f, int64_t size)
     c->truncation = true;
     buffer_append(&f->memory, f->bytes + (gone ? size : 0), gone);
     set_size(f, (size_t)size);
-    lost_pages_cut(&f->lost, size);
 }
 
 /* Of what a sync failed to save, a dirty page may have been written since, and another one by the sync that failed. */
@@ -273,9 +279,12 @@ static int do_sync(sqlite3_file *file, int flags)
         return SQLITE_IOERR_FSYNC;
     if (meets(DISK_SYNC_ERROR)) {
         fail_changes(f);
+        if (prng_below(&disk.random, 3) == 0) /* a disk that fails may be about to go */
+            disk_arm(DISK_POWER_CUT, 1 + prng_below(&disk.random, CUT_SOON), false), disk.failures = 1;
         return SQLITE_IOERR_FSYNC;
     }
     forget_changes(f);
+    lost_pages_cut(&f->lost, (int64_t)f->size); /* what was cut off is gone now */
     lost_pages_synced(&f->lost);
     return SQLITE_OK;
 }

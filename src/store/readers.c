@@ -27,19 +27,21 @@ struct readers {
     bool stopping;
 };
 
-/* One more runs, where something is queued and one may: the caller signals it. Under the lock. */
-static struct reader *one_more(struct readers *r)
+/* One more runs, where something is queued and one may: the caller signals it. One that is open, if there is one; or none
+ * else, with `opened`. Under the lock. */
+static struct reader *one_more(struct readers *r, bool opened)
 {
+    struct reader *found = NULL;
     if (list_empty(&r->queue) || r->running >= r->settings.at_once)
         return NULL;
-    for (struct reader *each = r->all; each < r->all + r->count; each++) {
-        if (each->asleep) {
-            each->asleep = false;
-            r->running++;
-            return each;
-        }
+    for (struct reader *each = r->all; each < r->all + r->count; each++)
+        if (each->asleep && (each->reader || !opened) && (!found || (each->reader && !found->reader)))
+            found = each;
+    if (found) {
+        found->asleep = false;
+        r->running++;
     }
-    return NULL;
+    return found;
 }
 
 static void wake(struct reader *sleeper)
@@ -58,7 +60,7 @@ static void on_wait(void *context)
     pthread_mutex_lock(&r->lock);
     me->waiting = true;
     r->running--;
-    struct reader *other = one_more(r);
+    struct reader *other = one_more(r, false);
     pthread_mutex_unlock(&r->lock);
     wake(other);
 }
@@ -84,7 +86,7 @@ static size_t take(struct readers *r, struct store_op *ops[READERS_TAKE])
 static void run(struct reader *me, struct store_op **ops, size_t count)
 {
     struct readers *r = me->readers;
-    struct reader *other = one_more(r);
+    struct reader *other = one_more(r, false);
     pthread_mutex_unlock(&r->lock);
     wake(other);
     store_reader_run_all(me->reader, ops, count);
@@ -130,8 +132,11 @@ static void *read_loop(void *argument)
             run(me, ops, count);
         else if (r->stopping)
             break;
-        else
-            r->running--, me->asleep = true;
+        if (count)
+            continue;
+        r->running--;
+        me->asleep = true;
+        wake(one_more(r, true)); /* for what was queued while this one was counted and could not be opened */
     }
     pthread_mutex_unlock(&r->lock);
     return NULL;
@@ -186,7 +191,7 @@ void readers_submit(struct readers *r, struct list *ops)
     pthread_mutex_lock(&r->lock);
     while ((l = list_pop_front(ops)) != NULL)
         list_push_back(&r->queue, l);
-    struct reader *sleeper = one_more(r);
+    struct reader *sleeper = one_more(r, false);
     pthread_mutex_unlock(&r->lock);
     wake(sleeper); /* which wakes the next, if more may run */
 }
@@ -200,9 +205,10 @@ void readers_stop(struct readers *r)
     for (unsigned i = 0; i < r->count; i++)
         pthread_cond_signal(&r->all[i].wake);
     pthread_mutex_unlock(&r->lock);
-    for (unsigned i = 0; i < r->count; i++) {
+    for (unsigned i = 0; i < r->count; i++)
         if (r->all[i].started)
             pthread_join(r->all[i].thread, NULL);
+    for (unsigned i = 0; i < r->count; i++) { /* nobody signals any more */
         store_reader_free(r->all[i].reader);
         pthread_cond_destroy(&r->all[i].wake);
     }

@@ -18,7 +18,6 @@
  */
 #include "store/sqlite.h"
 #include "store/sqlite_cache.h"
-#include "store/sqlite_log.h"
 #include "store/sqlite_wait.h"
 
 #include <assert.h>
@@ -31,8 +30,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#define READ_TRIES 4 /* of a read that identities slipped away from */
-#define IDLE_STEPS 4 /* towards the filter of identities, in a pause */
+#define READ_TRIES      4   /* of a read that identities slipped away from */
+#define READS_NOW_PAGES 256 /* that a look reads which must not take long: about half a millisecond */
+#define IDLE_STEPS      4   /* towards the filter of identities, in a pause */
 
 struct sqlite_reader {
     struct store_reader reader;
@@ -185,6 +185,7 @@ void sqlite_lose(struct sqlite_store *s)
     if (!s->writer.db)
         return;
     file_log_closes(s);
+    connection_leave_log(&s->writer);
     connection_close(&s->writer);
 }
 
@@ -290,14 +291,17 @@ static enum status reader_open(struct store_reader **out, struct store *store, u
     return status;
 }
 
-/* When the newest of the rows that were found was last written. What other operations find tells no such time. */
-static int64_t newest(struct store_op *const *ops, size_t count)
+/* When the newest of the rows that were found was last written, and whether one that was asked for was not. What other
+ * operations find tells no such time. */
+static int64_t newest(struct store_op *const *ops, size_t count, bool *absent)
 {
     int64_t when = 0;
+    *absent = false;
     for (size_t i = 0; i < count; i++) {
         const struct rows *rows = &ops[i]->rows;
         if (ops[i]->kind != STORE_LOOKUP && ops[i]->kind != STORE_READ && ops[i]->kind != STORE_CLAIM)
             return INT64_MAX;
+        *absent = *absent || !rows->call.id || (ops[i]->kind == STORE_CLAIM && !rows->holder.id);
         const struct call_row *found[] = {&rows->call, &rows->holder, &rows->suspect};
         for (size_t j = 0; j < sizeof found / sizeof *found; j++)
             if (found[j]->id && found[j]->updated_ms > when)
@@ -334,9 +338,11 @@ static int read_check(struct sqlite_store *s, const struct moment *m, struct sto
                       size_t count, bool patient)
 {
     uint64_t after = 0;
+    bool absent;
     if (s->read_only)
         return SQLITE_OK;
-    if (!tail_epoch(&s->tail, &after) || after != m->epoch || !sync_seen(s, newest(ops, count), patient))
+    int64_t when = newest(ops, count, &absent);
+    if (!tail_epoch(&s->tail, &after) || after != m->epoch || !sync_seen(s, when, absent, patient))
         return SQLITE_BUSY;
     return SQLITE_OK;
 }
@@ -349,6 +355,7 @@ static void read_back(struct sqlite_reader *r)
 
 static int read_once(struct sqlite_reader *r, struct store_op **ops, size_t count, struct moment *m)
 {
+    pthread_rwlock_rdlock(&r->store->checkpointer.readers);
     int rc = read_begin(r, m);
     for (size_t i = 0; rc == SQLITE_OK && i < count; i++) {
         store_op_reset(ops[i]);
@@ -356,11 +363,11 @@ static int read_once(struct sqlite_reader *r, struct store_op **ops, size_t coun
     }
     if (rc == SQLITE_OK)
         rc = connection_run(&r->connection, SQL_COMMIT, 0, NULL);
-    if (rc == SQLITE_OK)
-        rc = read_check(r->store, m, ops, count, true);
     if (rc != SQLITE_OK)
         read_back(r);
-    return rc;
+    pthread_rwlock_unlock(
+        &r->store->checkpointer.readers); /* the writer may be waited for, which may wait for it */
+    return rc == SQLITE_OK ? read_check(r->store, m, ops, count, true) : rc;
 }
 
 static void read_answer(struct sqlite_store *s, const struct moment *m, struct store_op **ops, size_t count,
@@ -409,7 +416,9 @@ static size_t reader_run_now(struct store_reader *reader, struct store_op **ops,
     if (!sqlite_wait_can())
         return 0;
     int rc = reader_connect(r); /* waits, once after a failure */
-    sqlite_wait_refuse(true);
+    if (pthread_rwlock_tryrdlock(&r->store->checkpointer.readers) != 0)
+        return 0;
+    sqlite_wait_refuse(READS_NOW_PAGES);
     if (rc == SQLITE_OK)
         rc = read_begin(r, &m);
     while (rc == SQLITE_OK && done < count) {
@@ -419,9 +428,10 @@ static size_t reader_run_now(struct store_reader *reader, struct store_op **ops,
     }
     if (rc == SQLITE_OK)
         rc = connection_run(&r->connection, SQL_COMMIT, 0, NULL);
-    bool waits = sqlite_wait_refuse(false);
+    bool waits = sqlite_wait_refuse(0);
     if (rc != SQLITE_OK)
         read_back(r);
+    pthread_rwlock_unlock(&r->store->checkpointer.readers);
     if (rc != SQLITE_OK && !waits && rc != SQLITE_BUSY)
         connection_close(&r->connection);
     if (!done || read_check(r->store, &m, ops, done, false) != SQLITE_OK)
@@ -451,6 +461,8 @@ static void sqlite_store_close(struct store *store)
     sync_end(s);
     free(s->orphans);
     forget(s);
+    if (s->writer.db && s->syncer.doubt)
+        connection_leave_log(&s->writer);
     if (s->writer.db)
         connection_close(&s->writer);
     file_end(s);
@@ -461,6 +473,7 @@ static void sqlite_store_close(struct store *store)
     pthread_mutex_destroy(&s->unresolved_lock);
     pthread_mutex_destroy(&s->checkpointer.lock);
     pthread_cond_destroy(&s->checkpointer.changed);
+    pthread_rwlock_destroy(&s->checkpointer.readers);
     pthread_mutex_destroy(&s->syncer.lock);
     pthread_cond_destroy(&s->syncer.asked);
     pthread_cond_destroy(&s->syncer.done);
@@ -583,6 +596,7 @@ enum status sqlite_store_open(struct store **out, const char *rest, const struct
     pthread_mutex_init(&s->unresolved_lock, NULL);
     pthread_mutex_init(&s->checkpointer.lock, NULL);
     pthread_cond_init(&s->checkpointer.changed, NULL);
+    checkpoint_init(s);
     pthread_mutex_init(&s->syncer.lock, NULL);
     pthread_cond_init(&s->syncer.asked, NULL);
     pthread_cond_init(&s->syncer.done, NULL);
@@ -607,8 +621,8 @@ enum status sqlite_store_open(struct store **out, const char *rest, const struct
     status = s->read_only || s->vfs ? STATUS_OK : lock_take(s, error);
     if (status != STATUS_OK)
         goto done;
-    bool renewed = s->read_only || sqlite_log_renew(s->vfs, s->log_path) == SQLITE_OK;
     int rc = connection_open(&s->writer, s, CONNECTION_WRITE);
+    bool renewed = rc == SQLITE_OK && (s->read_only || sync_renew_log(s) == SQLITE_OK);
     if (rc == SQLITE_OK)
         rc =
             sqlite_schema_migrate(s->writer.db, s->path, s->read_only, s->now_ms(s->context), &status, error);

@@ -51,6 +51,8 @@
 #define SQLITE_LOOK_MS        1000         /* so often at most the writer looks whether the files are there */
 #define SQLITE_WAL_IDLE_PAGES 256          /* when idle, a shorter log is not worth a checkpoint */
 #define SQLITE_WAL_PAGES      2048         /* a longer log is moved into the file while work goes on */
+#define SQLITE_WAL_PAGES_LONG 8192         /* at this length readers are held back for the last bit of it */
+#define SQLITE_WAL_HOLD_MS    50           /* for so long at most */
 #define SQLITE_WAL_PAGES_MAX  65536        /* at this length the writer waits for it */
 #define SQLITE_WAL_REST_PAGES 64           /* so few are left to the writer */
 #define SQLITE_WAL_PASSES     8            /* passes of one checkpoint at most */
@@ -102,6 +104,8 @@ struct checkpointer {
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t changed;
+    pthread_rwlock_t
+        readers;         /* held by each while it reads; by the writer where they keep the log from ending */
     int state;           /* under the lock */
     bool stop;           /* the same */
     bool started, asked; /* the writer's own */
@@ -211,6 +215,8 @@ struct sqlite_store {
 enum connection_use { CONNECTION_READ, CONNECTION_READ_NOW, CONNECTION_WRITE, CONNECTION_CHECKPOINT };
 int connection_open(struct connection *c, const struct sqlite_store *s, enum connection_use use);
 void connection_close(struct connection *c);
+/* Its close does not move the log, although it is the last. */
+void connection_leave_log(struct connection *c);
 /* A kept statement, ready to be bound; NULL when it cannot be prepared (the connection has the error). */
 sqlite3_stmt *connection_statement(struct connection *c, enum statement which);
 /* Why a call of SQLite failed; never SQLITE_OK, which a connection that could not be opened may say meanwhile. */
@@ -374,12 +380,16 @@ int covers_since_write(struct sqlite_store *s);
 /* sqlite_sync.c: the thread, on opening and closing. */
 void sync_begin(struct sqlite_store *s);
 void sync_end(struct sqlite_store *s);
+/* Writes all of the log again, synced; SQLite's code. */
+int sync_renew_log(struct sqlite_store *s);
+/* Whether a sync has failed and the log was not moved since. From every thread. */
+bool sync_doubted(struct sqlite_store *s);
 /* Around each COMMIT: before it, one more is owed; of `count` it is known now how they ended, on disk or not at all. */
 void sync_owed(struct sqlite_store *s);
 void sync_paid(struct sqlite_store *s, uint64_t count, bool failed);
 /* For readers, after they have read: returns when all that they can have seen is on disk, at once if what they found is
- * not as new (`newest_ms`) as what is owed. False: it may not stand, read again; or, not `patient`, it would have to wait. */
-bool sync_seen(struct sqlite_store *s, int64_t newest_ms, bool patient);
+ * not as new (`newest_ms`) as what is owed. `absent`: something was not found. False: it may not stand, read again; or, not `patient`, it would have to wait. */
+bool sync_seen(struct sqlite_store *s, int64_t newest_ms, bool absent, bool patient);
 /* A sync has failed, and whether its commits are on disk is not known; no row of them is older than `since_ms`. Readers are not
  * told of such rows, nor that there is none, and the writer writes nothing behind them, until sync_sure(). */
 void sync_doubt(struct sqlite_store *s, int64_t since_ms);
@@ -393,6 +403,7 @@ bool sync_ask(struct sqlite_store *s);
 int sync_wait(struct sqlite_store *s);
 
 /* sqlite_checkpoint.c: the thread, and the writer's look at the log after a batch or when nothing waits. */
+void checkpoint_init(struct sqlite_store *s); /* the lock for readers */
 void checkpoint_begin(struct sqlite_store *s);
 void checkpoint_look(struct sqlite_store *s, bool idle);
 void checkpoint_end(struct sqlite_store *s);

@@ -5,6 +5,7 @@
 #include "store/sqlite.h"
 #include "store/sqlite_cache.h"
 #include "store/sqlite_log.h"
+#include "store/sqlite_moved.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -101,9 +102,8 @@ int connection_open(struct connection *c, const struct sqlite_store *s, enum con
     if (write)
         flags |= SQLITE_OPEN_CREATE;
     bool inner = sqlite_cache_install() && use == CONNECTION_READ_NOW;
-    bool moves = write || (use == CONNECTION_CHECKPOINT && !s->read_only);
-    const char *vfs = moves ? sqlite_log_vfs(s->vfs) : s->vfs;
-    if (moves && !vfs)
+    const char *vfs = write ? sqlite_log_vfs(s->vfs) : s->vfs;
+    if (write && !vfs)
         return SQLITE_NOMEM;
     sqlite_cache_keep_inner(inner);
     int rc = sqlite3_open_v2(s->path, &c->db, flags, vfs);
@@ -112,6 +112,10 @@ int connection_open(struct connection *c, const struct sqlite_store *s, enum con
         rc = sqlite3_busy_timeout(c->db, use == CONNECTION_READ_NOW ? 0 : SQLITE_BUSY_MS);
     if (rc == SQLITE_OK)
         rc = sqlite3_exec(c->db, setup(use, write), NULL, NULL, NULL);
+    if (rc == SQLITE_OK && (write || use == CONNECTION_CHECKPOINT))
+        rc = sqlite_moved_watch(c->db);
+    if (rc == SQLITE_OK && !write)
+        connection_leave_log(c); /* the writer knows whether it may be moved */
     if (rc == SQLITE_OK && write) {
         int grow = SQLITE_GROW_BYTES;
         sqlite3_file_control(c->db, NULL, SQLITE_FCNTL_CHUNK_SIZE, &grow);
@@ -121,6 +125,11 @@ int connection_open(struct connection *c, const struct sqlite_store *s, enum con
         rc = sqlite3_exec(c->db, sql, NULL, NULL, NULL);
     }
     return rc;
+}
+
+void connection_leave_log(struct connection *c)
+{
+    sqlite3_db_config(c->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
 }
 
 void connection_close(struct connection *c)

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "store/sqlite_log.h"
 
-#include "store/sqlite_moved.h"
-
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -152,39 +150,25 @@ int sqlite_log_sync(sqlite3_file *log)
     return base->pMethods->xSync(base, SQLITE_SYNC_NORMAL);
 }
 
-static int write_again(sqlite3_file *log, unsigned char *bytes, int room)
+int sqlite_log_renew(sqlite3_file *log)
 {
     sqlite3_int64 size = 0;
-    int rc = log->pMethods->xFileSize(log, &size);
-    for (sqlite3_int64 at = 0; rc == SQLITE_OK && at < size; at += room) {
-        int len = size - at < room ? (int)(size - at) : room;
-        rc = log->pMethods->xRead(log, bytes, len, at);
-        if (rc == SQLITE_OK)
-            rc = log->pMethods->xWrite(log, bytes, len, at);
-    }
-    return rc == SQLITE_OK && size ? log->pMethods->xSync(log, SQLITE_SYNC_NORMAL) : rc;
-}
-
-int sqlite_log_renew(const char *name, const char *path)
-{
-    sqlite3_vfs *vfs = sqlite3_vfs_find(name);
-    int there = 0;
-    if (!vfs)
-        return SQLITE_ERROR;
-    int rc = vfs->xAccess(vfs, path, SQLITE_ACCESS_EXISTS, &there);
-    if (rc != SQLITE_OK || !there)
-        return rc;
-    sqlite3_file *log = calloc(1, (size_t)vfs->szOsFile);
+    bool ours = log->pMethods == &log_methods;
+    sqlite3_file *base = ours ? base_file(log) : log;
+    int rc = ours ? hand_over((struct log_file *)log) : SQLITE_OK;
     unsigned char *bytes = malloc(GATHERED_BYTES_MAX);
-    rc = log && bytes ? vfs->xOpen(vfs, path, log, SQLITE_OPEN_WAL | SQLITE_OPEN_READWRITE, NULL)
-                      : SQLITE_NOMEM;
+    if (!bytes)
+        return SQLITE_NOMEM;
     if (rc == SQLITE_OK)
-        rc = write_again(log, bytes, GATHERED_BYTES_MAX);
-    if (log && log->pMethods)
-        log->pMethods->xClose(log);
-    free(log);
+        rc = base->pMethods->xFileSize(base, &size);
+    for (sqlite3_int64 at = 0; rc == SQLITE_OK && at < size; at += GATHERED_BYTES_MAX) {
+        int len = size - at < GATHERED_BYTES_MAX ? (int)(size - at) : GATHERED_BYTES_MAX;
+        rc = base->pMethods->xRead(base, bytes, len, at);
+        if (rc == SQLITE_OK)
+            rc = base->pMethods->xWrite(base, bytes, len, at);
+    }
     free(bytes);
-    return rc;
+    return rc == SQLITE_OK && size ? base->pMethods->xSync(base, SQLITE_SYNC_NORMAL) : rc;
 }
 
 /* ---- the VFS ---- */
@@ -197,12 +181,8 @@ static sqlite3_vfs *base_of(sqlite3_vfs *vfs)
 static int vfs_open(sqlite3_vfs *vfs, const char *name, sqlite3_file *file, int flags, int *out_flags)
 {
     sqlite3_vfs *base = base_of(vfs);
-    if (!(flags & SQLITE_OPEN_WAL)) {
-        int opened = base->xOpen(base, name, file, flags, out_flags);
-        if (opened != SQLITE_OK || !(flags & SQLITE_OPEN_MAIN_DB) || sqlite_moved_watch(file))
-            return opened;
-        return SQLITE_CANTOPEN; /* SQLite closes it */
-    }
+    if (!(flags & SQLITE_OPEN_WAL))
+        return base->xOpen(base, name, file, flags, out_flags);
     struct log_file *f = (struct log_file *)file;
     memset(f, 0, sizeof *f);
     f->gathered = malloc(GATHERED_BYTES_MAX);

@@ -16,18 +16,17 @@
 
 #include <sqlite3.h>
 
-/* The name of a VFS that does this over the VFS `base` (NULL: the default one), registered if it is not yet, for connections
- * that write or move pages. Its database files are watched (sqlite_moved.h), its other files are base's own. NULL: there is no
- * such base, or no memory. The name lives as long as the process. */
+/* The name of a VFS that does this over the VFS `base` (NULL: the default one), registered if it is not yet. Its files but
+ * the logs are base's own. NULL: there is no such base, or no memory. The name lives as long as the process. */
 const char *sqlite_log_vfs(const char *base);
 
 /* Syncs what has been handed to the system of a log, which includes every commit that has come back. May run beside a
  * write of another thread. Returns SQLite's code. */
 int sqlite_log_sync(sqlite3_file *log);
 
-/* Writes the log at this path once more as it is, and syncs it. A process before may have met a sync that failed, and what it
- * left in the log is only seen, not on disk, until it is written again. Before anybody else opens the log. Returns SQLite's
- * code; SQLITE_OK where there is none. */
-int sqlite_log_renew(const char *vfs, const char *path);
+/* Writes the log once more as it is, and syncs it: what a failed sync left in it, of this process or one before, is only seen
+ * until it is written again, and not on disk. Under the lock of a write transaction, so that nobody appends meanwhile. Returns
+ * SQLite's code. */
+int sqlite_log_renew(sqlite3_file *log);
 
 #endif

@@ -26,10 +26,14 @@ static int moved_sync(sqlite3_file *file, int flags)
     return rc;
 }
 
-bool sqlite_moved_watch(sqlite3_file *file)
+int sqlite_moved_watch(sqlite3 *db)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     static struct kind kinds[KINDS_MAX];
+    sqlite3_file *file = NULL;
+    int rc = sqlite3_file_control(db, NULL, SQLITE_FCNTL_FILE_POINTER, &file);
+    if (rc != SQLITE_OK)
+        return rc;
     const sqlite3_io_methods *base = file->pMethods, *found = NULL;
     pthread_mutex_lock(&lock);
     for (struct kind *k = kinds; k < kinds + KINDS_MAX && !found; k++) {
@@ -44,5 +48,5 @@ bool sqlite_moved_watch(sqlite3_file *file)
     pthread_mutex_unlock(&lock);
     if (found)
         file->pMethods = found;
-    return found != NULL;
+    return found ? SQLITE_OK : SQLITE_INTERNAL;
 }

@@ -13,10 +13,9 @@
 #define SAMEKEY_STORE_SQLITE_MOVED_H
 
 #include <sqlite3.h>
-#include <stdbool.h>
 
-/* From now on this database file does so; for a VFS, behind the opening and before SQLite sees it. False: there are more kinds
- * of files than it can tell apart, and the file is as it was. */
-bool sqlite_moved_watch(sqlite3_file *file);
+/* From now on a sync of this connection's file that fails does so; for every connection that moves pages, once its journal mode
+ * is WAL. SQLite's code; not SQLITE_OK: it is as it was. */
+int sqlite_moved_watch(sqlite3 *db);
 
 #endif

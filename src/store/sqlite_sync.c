@@ -12,8 +12,8 @@
  *  (3) What is not synced is lost from its end only: every frame of the log carries the sum of all before it. So a batch
  *      that was answered never rests on one that can be lost.
  *  (4) After a failed sync the system may take the pages for written although they are not, and a later sync then says
- *      nothing (https://lwn.net/Articles/752063/). So what is in the log is in doubt until all of it was moved into the file:
- *      meanwhile readers are not told of it, and nothing is written behind it.
+ *      nothing (https://lwn.net/Articles/752063/). So what is in the log is in doubt until all of it was written again and moved
+ *      into the file: meanwhile readers are not told of it, nothing is written behind it, and nobody else moves it.
  *  (5) A checkpoint syncs the log before it writes the file, whatever the writer has done.
  *
  * On a simulated disk there is no thread, and every run is the same.
@@ -104,7 +104,7 @@ void sync_paid(struct sqlite_store *s, uint64_t count, bool failed)
     pthread_mutex_unlock(&y->lock);
 }
 
-bool sync_seen(struct sqlite_store *s, int64_t newest_ms, bool patient)
+bool sync_seen(struct sqlite_store *s, int64_t newest_ms, bool absent, bool patient)
 {
     struct syncer *y = &s->syncer;
     pthread_mutex_lock(&y->lock);
@@ -113,18 +113,43 @@ bool sync_seen(struct sqlite_store *s, int64_t newest_ms, bool patient)
     while (owed && patient && y->paid < seen && y->failures == failures)
         pthread_cond_wait(&y->readers, &y->lock);
     bool good = (!owed || patient) && y->failures == failures &&
-                !(y->doubt && (newest_ms >= y->doubt_since_ms || !newest_ms));
+                !(y->doubt && (newest_ms >= y->doubt_since_ms || absent));
     pthread_mutex_unlock(&y->lock);
     return good;
 }
 
-/* Not FULL or RESTART, after which a reader can still hold the old log for the next commit: behind frames that are not on
+/* All of the log is on disk then, whatever a sync has left out. */
+int sync_renew_log(struct sqlite_store *s)
+{
+    int rc = connection_run(&s->writer, SQL_BEGIN_WRITE, 0, NULL);
+    if (rc != SQLITE_OK)
+        return rc;
+    sqlite3_file *log = log_of(s);
+    rc = log ? sqlite_log_renew(log) : SQLITE_OK; /* none: nothing was ever written */
+    int ended = sqlite3_exec(s->writer.db, "ROLLBACK", NULL, NULL, NULL);
+    return rc == SQLITE_OK ? ended : rc;
+}
+
+/* A file that is written over out of a log that is not on disk is neither old nor new after a power cut: so the log is written
+ * again before. Not FULL or RESTART, after which a reader can still hold the old log for the next commit: behind frames that are not on
  * disk it would be lost with them. */
 int sync_move_log(struct sqlite_store *s)
 {
     int log = 0, moved = -1;
-    int rc = sqlite3_wal_checkpoint_v2(s->writer.db, NULL, SQLITE_CHECKPOINT_TRUNCATE, &log, &moved);
+    int rc = sync_renew_log(s);
+    if (rc != SQLITE_OK)
+        return rc;
+    rc = sqlite3_wal_checkpoint_v2(s->writer.db, NULL, SQLITE_CHECKPOINT_TRUNCATE, &log, &moved);
     return rc == SQLITE_OK && log != moved ? SQLITE_BUSY : rc;
+}
+
+bool sync_doubted(struct sqlite_store *s)
+{
+    struct syncer *y = &s->syncer;
+    pthread_mutex_lock(&y->lock);
+    bool doubt = y->doubt;
+    pthread_mutex_unlock(&y->lock);
+    return doubt;
 }
 
 void sync_doubt(struct sqlite_store *s, int64_t since_ms)

@@ -17,6 +17,7 @@ static bool installed;
 static atomic_bool cannot;
 static _Thread_local void (*tell)(void *context);
 static _Thread_local void *told;
+static _Thread_local unsigned left; /* reads that may be tried; behind the last, all are refused */
 static _Thread_local bool refuses, refused;
 
 /* Straight to the system: a reader's thread is never cancelled, and the library would prepare for it each time. */
@@ -24,7 +25,7 @@ static ssize_t read_now(int file, void *to, size_t len, off64_t at)
 {
     struct iovec place = {.iov_base = to, .iov_len = len};
     ssize_t got = syscall(SYS_preadv2, file, &place, 1L, (long)at, (long)((uint64_t)at >> 32), RWF_NOWAIT);
-    if (got < 0 && (errno == EOPNOTSUPP || errno == EINVAL || errno == ENOSYS))
+    if (got < 0 && (errno == EOPNOTSUPP || errno == EINVAL || errno == ENOSYS || errno == EPERM))
         atomic_store(&cannot, true);
     return got;
 }
@@ -33,10 +34,11 @@ static ssize_t read_now(int file, void *to, size_t len, off64_t at)
 static ssize_t read_at(int file, void *to, size_t len, off64_t at)
 {
     if ((tell && !atomic_load_explicit(&cannot, memory_order_relaxed)) || refuses) {
-        if (read_now(file, to, len, at) == (ssize_t)len)
+        if ((!refuses || left-- > 0) && read_now(file, to, len, at) == (ssize_t)len)
             return (ssize_t)len;
         if (refuses) {
             refused = true;
+            left = 0;
             errno = EAGAIN;
             return -1;
         }
@@ -66,10 +68,11 @@ void sqlite_wait_tell(void (*waits)(void *context), void *context)
     told = context;
 }
 
-bool sqlite_wait_refuse(bool refuse)
+bool sqlite_wait_refuse(unsigned reads)
 {
     bool was = refused;
-    refuses = refuse;
+    left = reads;
+    refuses = reads > 0;
     refused = false;
     return was;
 }

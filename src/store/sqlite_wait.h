@@ -14,8 +14,8 @@ bool sqlite_wait_can(void);
 /* From now on waits(context) is called before a read of this thread's waits; NULL: no more. A read costs the same system
  * call, and a second one where it waits. */
 void sqlite_wait_tell(void (*waits)(void *context), void *context);
-/* From now on a read of this thread's that would wait fails (SQLITE_IOERR_READ); false: no more. Returns whether one has
- * failed so since the call before. */
-bool sqlite_wait_refuse(bool refuse);
+/* From now on a read of this thread's that would wait fails (SQLITE_IOERR_READ), and so does each behind the first `reads`; 0:
+ * no more of that. Returns whether one has failed so since the call before. */
+bool sqlite_wait_refuse(unsigned reads);
 
 #endif

@@ -41,8 +41,15 @@ static struct {
     enum fault kind;
     int64_t left; /* events until one fails */
     bool forever, off;
-    int64_t failures;
+    int64_t failures, cut_after;
 } disk;
+
+/* Before each change. */
+static void change(void)
+{
+    if (disk.failures && disk.cut_after && --disk.cut_after == 0)
+        disk.off = true;
+}
 
 static bool fails(enum fault kind)
 {
@@ -132,6 +139,7 @@ static int do_read(sqlite3_file *file, void *to, int len, sqlite3_int64 offset)
 static int do_write(sqlite3_file *file, const void *from, int len, sqlite3_int64 offset)
 {
     struct faulty_file *f = of(file);
+    change();
     if (fails(FAULT_FULL))
         return disk.off ? SQLITE_IOERR_WRITE : SQLITE_FULL;
     if (fails(FAULT_WRITE))
@@ -146,12 +154,11 @@ static int do_truncate(sqlite3_file *file, sqlite3_int64 size)
 {
     struct faulty_file *f = of(file);
     sqlite3_int64 old = 0;
+    change();
     if (fails(FAULT_WRITE))
         return SQLITE_IOERR_TRUNCATE;
     f->real->pMethods->xFileSize(f->real, &old);
     remember(f, size, old > size ? old - size : 0);
-    if (f->disk)
-        lost_pages_cut(&f->disk->lost, size);
     return f->real->pMethods->xTruncate(f->real, size);
 }
 
@@ -162,7 +169,10 @@ static int do_sync(sqlite3_file *file, int flags)
     bool failed = fails(FAULT_SYNC);
     if (failed && f->disk && !disk.off)
         fail_writes(f);
-    if (!failed && f->disk) {
+    if (!failed && f->disk) { /* what was cut off is gone now */
+        sqlite3_int64 size = 0;
+        f->real->pMethods->xFileSize(f->real, &size);
+        lost_pages_cut(&f->disk->lost, size);
         forget(f->disk);
         lost_pages_synced(&f->disk->lost);
     }
@@ -326,12 +336,23 @@ void faulty_vfs_anew(void)
         forget(&disk.files[i]);
         lost_pages_fini(&disk.files[i].lost);
     }
+    disk.cut_after = 0;
     faulty_vfs_arm(FAULT_NONE, 0, false);
 }
 
 int64_t faulty_vfs_failures(void)
 {
     return disk.failures;
+}
+
+void faulty_vfs_cut_after(int64_t n)
+{
+    disk.cut_after = n;
+}
+
+bool faulty_vfs_is_off(void)
+{
+    return disk.off;
 }
 
 void faulty_vfs_power_off(void)

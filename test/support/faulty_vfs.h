@@ -33,6 +33,10 @@ void faulty_vfs_anew(void);
 /* Failures since faulty_vfs_arm(). */
 int64_t faulty_vfs_failures(void);
 
+/* The power goes at the n-th change behind the first failure since; 0: it does not. */
+void faulty_vfs_cut_after(int64_t n);
+/* Whether it has gone. */
+bool faulty_vfs_is_off(void);
 /* The power goes: from now on nothing reaches the disk and everything fails. Close the store, then faulty_vfs_power_on()
  * puts the files into a state a real disk could be in: of what was not synced, each write is kept, lost or torn as
  * `seed` decides. With FAULTY_VFS_KEEP only the process is gone: all are kept, and none is safer than before. */

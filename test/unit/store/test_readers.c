@@ -25,7 +25,7 @@ enum {
 #define LOOKS   50    /* at what must not happen, one each millisecond */
 #define WAIT_MS 10000 /* a bound, never a wait */
 
-static atomic_int opened, inside, released, refuse;
+static atomic_int opened, opening, inside, released, refuse, gate;
 static struct store_op ops[OPS];
 static atomic_int given[OPS];
 static atomic_int given_all;
@@ -47,8 +47,12 @@ static enum status fake_open(struct store_reader **out, struct store *store, uns
 {
     (void)share, (void)error;
     *out = NULL;
-    if (atomic_load(&refuse) && atomic_load(&opened))
+    if (atomic_load(&refuse) && atomic_load(&opened)) {
+        atomic_fetch_add(&opening, 1);
+        while (atomic_load(&gate))
+            nap();
         return STATUS_IO;
+    }
     *out = calloc(1, sizeof **out);
     (*out)->driver = store->driver;
     atomic_fetch_add(&opened, 1);
@@ -91,7 +95,7 @@ static void start(unsigned at_once)
 {
     struct buffer error = {0};
     struct readers_settings settings = {.at_once = at_once, .give_back = give_back, .context = &fake};
-    opened = inside = released = refuse = given_all = 0;
+    opened = opening = inside = released = refuse = gate = given_all = 0;
     for (int i = 0; i < OPS; i++) {
         ops[i] = (struct store_op){.kind = STORE_READ, .fence = QUICK};
         atomic_store(&given[i], 0);
@@ -197,6 +201,27 @@ static void a_spare_one_that_cannot_be_opened_does_no_harm(void **state)
     stop(11);
 }
 
+/* It is counted as running while it tries: what comes then, with the first one asleep, must not lie there. */
+static void what_came_while_it_was_tried_is_run(void **state)
+{
+    (void)state;
+    start(1);
+    atomic_store(&refuse, 1);
+    atomic_store(&gate, 1);
+    submit(0, 1, WAITS);
+    assert_true(reaches(&inside, 1));
+    submit(1, 1, QUICK);
+    assert_true(reaches(&opening, 1));
+    atomic_store(&released, 1);
+    assert_true(reaches(&given_all, 2));
+    for (int i = 0; i < LOOKS; i++, nap())
+        ; /* the first one goes to sleep; if it does not, the test shows less and does not fail */
+    submit(2, 1, QUICK);
+    atomic_store(&gate, 0);
+    assert_true(reaches(&given_all, 3));
+    stop(3);
+}
+
 static void the_stop_runs_what_is_queued(void **state)
 {
     (void)state;
@@ -217,6 +242,7 @@ int main(void)
         cmocka_unit_test(one_that_waits_for_the_disk_is_not),
         cmocka_unit_test(as_many_run_at_once_as_the_store_wants),
         cmocka_unit_test(a_spare_one_that_cannot_be_opened_does_no_harm),
+        cmocka_unit_test(what_came_while_it_was_tried_is_run),
         cmocka_unit_test(the_stop_runs_what_is_queued),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -6,7 +6,7 @@
 #include "../../support/faulty_vfs.c"
 
 #include "scratch.h"
-#include "store/sqlite_log.h"
+#include "store/sqlite_moved.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,12 +15,12 @@
 
 #define ROWS 300
 
-static sqlite3 *open_db(const char *vfs)
+static sqlite3 *open_db(void)
 {
     sqlite3 *db;
-    assert_int_equal(
-        sqlite3_open_v2(scratch_path("moved.db"), &db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, vfs),
-        SQLITE_OK);
+    assert_int_equal(sqlite3_open_v2(scratch_path("moved.db"), &db,
+                                     SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, FAULTY_VFS),
+                     SQLITE_OK);
     return db;
 }
 
@@ -50,16 +50,18 @@ static int64_t number(sqlite3 *db, const char *sql)
 }
 
 /* How many of so many power cuts left another file than it was. */
-static int damaged(const char *vfs, int seeds)
+static int damaged(bool watched, int seeds)
 {
     int bad = 0;
     for (int seed = 1; seed <= seeds; seed++) {
         int log = 0, moved = 0;
         faulty_vfs_anew();
         scratch_remove("moved.db");
-        sqlite3 *writer = open_db(vfs), *reader = open_db(FAULTY_VFS);
+        sqlite3 *writer = open_db(), *reader = open_db();
         run(writer, "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 0;"
                     "CREATE TABLE t(id INTEGER PRIMARY KEY, x)");
+        if (watched)
+            assert_int_equal(sqlite_moved_watch(writer), SQLITE_OK);
         add_rows(writer, 1);
         run(reader, "BEGIN");
         assert_int_equal(number(reader, "SELECT count(*) FROM t"), ROWS);
@@ -81,7 +83,7 @@ static int damaged(const char *vfs, int seeds)
         sqlite3_close(reader);
         sqlite3_close(writer);
         faulty_vfs_power_on((uint64_t)seed);
-        sqlite3 *after = open_db(FAULTY_VFS);
+        sqlite3 *after = open_db();
         sqlite3_stmt *check;
         bool whole = sqlite3_prepare_v2(after, "PRAGMA integrity_check", -1, &check, NULL) == SQLITE_OK &&
                      sqlite3_step(check) == SQLITE_ROW &&
@@ -98,14 +100,14 @@ static int damaged(const char *vfs, int seeds)
 static void what_a_failed_sync_left_is_moved_again(void **state)
 {
     (void)state;
-    assert_int_equal(damaged(sqlite_log_vfs(FAULTY_VFS), 40), 0);
+    assert_int_equal(damaged(true, 40), 0);
 }
 
 /* As SQLite is by itself: this disk, and the way through it, would show the fault. */
 static void without_it_rows_are_lost(void **state)
 {
     (void)state;
-    int bad = damaged(FAULTY_VFS, 40); /* not where the cut took back that the log was cut off, too */
+    int bad = damaged(false, 40); /* not where the cut took back that the log was cut off, too */
     print_message("    %d of 40\n", bad);
     assert_true(bad > 10);
 }

@@ -265,6 +265,39 @@ static void what_was_raised_is_told_when_it_is_on_disk(void **state)
     assert_false(((struct sqlite_store *)store)->syncer.doubt);
 }
 
+/* While the log is in doubt, what was not found may be in it: also for one that is asked about beside others. */
+static void nothing_is_denied_in_doubt(void **state)
+{
+    (void)state;
+    struct sqlite_store *s = (struct sqlite_store *)store;
+    struct store_op old = {0}, none = {0}, *list[] = {&old, &none};
+    struct store_reader *now, *patient;
+    struct buffer error = {0};
+    ask(&old, STORE_CLAIM, "old");
+    store_batch(store, list, 1);
+    assert_int_equal(store_reader_open(&patient, store, &error), STATUS_OK);
+    assert_int_equal(store_reader_open_now(&now, store, 1, &error), STATUS_OK);
+    sync_doubt(s, now_ms + 1000);
+    for (int first = 0; first < 2; first++) {
+        ask(&old, STORE_LOOKUP, "old");
+        ask(&none, STORE_LOOKUP, "nobody");
+        list[first] = &none, list[1 - first] = &old;
+        assert_int_equal(store_reader_run_now(now, list, 2), 0);
+        store_reader_run_all(patient, list, 2);
+        assert_int_equal(none.status, STATUS_IO);
+        assert_int_equal(old.status, STATUS_OK);
+        assert_true(old.rows.call.id == 1);
+        assert_int_equal(store_reader_run_now(now, &list[1 - first], 1), 1);
+    }
+    s->syncer.doubt = false;
+    list[0] = &none, list[1] = &old;
+    assert_int_equal(store_reader_run_now(now, list, 2), 2);
+    assert_int_equal(none.rows.call.id, 0);
+    store_reader_free(now);
+    store_reader_free(patient);
+    store_op_fini(&old), store_op_fini(&none);
+}
+
 int main(void)
 {
     main_thread = pthread_self();
@@ -276,6 +309,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_failure_told_to_the_move_of_the_log_is_the_batchs_too, begin,
                                         finish),
         cmocka_unit_test_setup_teardown(what_was_raised_is_told_when_it_is_on_disk, begin, finish),
+        cmocka_unit_test_setup_teardown(nothing_is_denied_in_doubt, begin, finish),
     };
     scratch_make();
     if (hasher_init(&hasher) != STATUS_OK)
