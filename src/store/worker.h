@@ -21,7 +21,7 @@ struct worker_settings {
     size_t queue_max;   /* operations waiting or running, watches apart */
     size_t watches_max; /* watches standing */
     size_t batch_max;   /* operations in one transaction */
-    unsigned readers;   /* reader threads, at least 1; a store that wants more (store_readers()) gets them */
+    unsigned readers; /* that read at once, at least 1; a store that wants more (store_readers()) gets them */
     /* Called on a writer thread after each batch, by one at a time, for metrics; may be NULL. */
     void (*on_batch)(void *context, size_t operations, int64_t micros, enum status status);
     /* Called after one or more operations were answered, on the thread that did: whoever waits for them is woken once

@@ -23,12 +23,18 @@
 #define TEXT                                                                                                 \
     "a text that makes the row longer, so that there are many pages and few of them are read by chance "
 #define NAME(i)     name_of(i)
-#define LARGE_BYTES ((size_t)4 << 20) /* of an answer */
+#define READERS     6
+#define READS       32
+#define BODY_BYTES  60000
+#define LOG_BYTES   ((int64_t)SQLITE_WAL_PAGES_LONG * SQLITE_PAGE_BYTES) /* of a long one */
+#define LARGE_BYTES ((size_t)4 << 20)                                    /* of an answer */
 
 static struct hasher hasher;
 static struct store *store;
 static struct store_reader *now, *patient;
 static int waits;
+static atomic_bool written;
+static atomic_int reads;
 
 static int64_t test_clock(void *context)
 {
@@ -277,6 +283,71 @@ static void what_is_not_on_disk_is_not_told(void **state)
     scratch_remove("wait.db");
 }
 
+/* Reads one after the other until the store has been written enough. */
+static void *read_on(void *argument)
+{
+    struct store_reader *reader = argument;
+    struct store_op ops[READS] = {0}, *list[READS];
+    for (int i = 0; i < READS; i++) {
+        ops[i].kind = STORE_READ;
+        ops[i].id = 1 + i;
+        list[i] = &ops[i];
+    }
+    while (!atomic_load(&written)) {
+        store_reader_run_all(reader, list, READS);
+        atomic_fetch_add(&reads, 1);
+    }
+    for (int i = 0; i < READS; i++)
+        store_op_fini(&ops[i]);
+    return NULL;
+}
+
+/* With readers that overlap there is nearly always one that began before the last commit: the log must end all the same. */
+static void readers_do_not_keep_the_log_from_ending(void **state)
+{
+    (void)state;
+    struct store_reader *readers[READERS];
+    pthread_t threads[READERS];
+    struct store_op op = {0}, *list[] = {&op};
+    struct buffer error = {0};
+    struct stat about;
+    int64_t most = 0, all = 0;
+    char *body = calloc(1, BODY_BYTES);
+    memset(body, 'x', BODY_BYTES);
+    atomic_store(&written, false);
+    open_all();
+    for (int i = 0; i < READS; i++) {
+        ask(&op, STORE_CLAIM, i);
+        store_batch(store, list, 1);
+    }
+    for (int i = 0; i < READERS; i++) {
+        assert_int_equal(store_reader_open(&readers[i], store, &error), STATUS_OK);
+        assert_int_equal(pthread_create(&threads[i], NULL, read_on, readers[i]), 0);
+    }
+    for (int i = READS; all < LOG_BYTES * 5; i++, all += BODY_BYTES) {
+        ask(&op, STORE_CLAIM, i);
+        op.row.state = STATE_SUCCESS;
+        op.row.final = true;
+        op.row.route = slice_of(body, BODY_BYTES);
+        store_batch(store, list, 1);
+        assert_true(op.done);
+        if (stat(scratch_path("wait.db-wal"), &about) == 0 && about.st_size > most)
+            most = about.st_size;
+    }
+    atomic_store(&written, true);
+    for (int i = 0; i < READERS; i++) {
+        pthread_join(threads[i], NULL);
+        store_reader_free(readers[i]);
+    }
+    print_message("    %lld MiB written beside %d rounds of reads, the log %lld MiB at most\n",
+                  (long long)all >> 20, atomic_load(&reads), (long long)most >> 20);
+    assert_true(most < 2 * LOG_BYTES);
+    store_op_fini(&op);
+    free(body);
+    close_all();
+    scratch_remove("wait.db");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -284,6 +355,7 @@ int main(void)
         cmocka_unit_test(those_before_one_that_waits_are_answered),
         cmocka_unit_test(what_takes_long_is_refused),
         cmocka_unit_test(what_is_not_on_disk_is_not_told),
+        cmocka_unit_test(readers_do_not_keep_the_log_from_ending),
     };
     scratch_make();
     if (hasher_init(&hasher) != STATUS_OK)
