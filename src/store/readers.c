@@ -128,12 +128,12 @@ static void *read_loop(void *argument)
             pthread_cond_wait(&me->wake, &r->lock);
         bool enough = me->spare && r->running > r->settings.at_once && !r->stopping;
         size_t count = !enough && !list_empty(&r->queue) && is_open(me) ? take(r, ops) : 0;
-        if (count)
+        if (count) {
             run(me, ops, count);
-        else if (r->stopping)
-            break;
-        if (count)
             continue;
+        }
+        if (r->stopping)
+            break;
         r->running--;
         me->asleep = true;
         wake(one_more(r, true)); /* for what was queued while this one was counted and could not be opened */

@@ -130,9 +130,9 @@ int sync_renew_log(struct sqlite_store *s)
     return rc == SQLITE_OK ? ended : rc;
 }
 
-/* A file that is written over out of a log that is not on disk is neither old nor new after a power cut: so the log is written
- * again before. Not FULL or RESTART, after which a reader can still hold the old log for the next commit: behind frames that are not on
- * disk it would be lost with them. */
+/* A file that is written over out of a log that is not on disk is neither old nor new after a power cut: so the log is
+ * written again before. Not FULL or RESTART, after which a reader can still hold the old log for the next commit: behind
+ * frames that are not on disk it would be lost with them. */
 int sync_move_log(struct sqlite_store *s)
 {
     int log = 0, moved = -1;
